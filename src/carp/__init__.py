@@ -1,0 +1,59 @@
+"""Predict how a person will rate a thing from what people wrote, and say why.
+
+>>> import carp
+>>> shop = carp.make_shop(people=30, things=15, seed=1)
+>>> rec = carp.Recommender("bias", min_reviews=1).fit(carp.read_reviews(shop.frame()), progress=False)
+>>> len(rec.predict([("nobody", "nothing")]))
+1
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carp.errors import CarpError
+    from carp.explain import Explanation
+    from carp.recommender import Recommender, load
+    from carp.reviews.corpus import Corpus, build_corpus
+    from carp.reviews.formats import read_reviews
+    from carp.reviews.shop import make_shop
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "CarpError": "carp.errors",
+    "Corpus": "carp.reviews.corpus",
+    "Explanation": "carp.explain",
+    "Recommender": "carp.recommender",
+    "build_corpus": "carp.reviews.corpus",
+    "load": "carp.recommender",
+    "make_shop": "carp.reviews.shop",
+    "read_reviews": "carp.reviews.formats",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names are imported when first used: `import carp` does not wait for torch."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'carp' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*_PLACES, "__version__"])
+
+
+__all__ = [
+    "CarpError",
+    "Corpus",
+    "Explanation",
+    "Recommender",
+    "__version__",
+    "build_corpus",
+    "load",
+    "make_shop",
+    "read_reviews",
+]

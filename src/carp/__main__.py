@@ -1,0 +1,10 @@
+"""`python -m carp` is the command `carp`."""
+
+from __future__ import annotations
+
+import sys
+
+from carp.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""What a fitted model remembers of its corpus: ids, reviews, the split, the vocabulary and the documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.errors import UsageError
+from carp.evidence import ReadableDocument, Source
+from carp.models.batch import Pairs, Sizes, TargetReviews, TrainingData
+from carp.reviews.corpus import Corpus, StringColumn
+from carp.reviews.documents import Documents, make_documents, training_words
+from carp.reviews.ledger import RatingScale
+from carp.reviews.split import TEST, TRAIN, VALID, Split
+from carp.reviews.text import Vocabulary, build_vocabulary, read_stop_words, tokenise
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """Which words a model sees. Counted on training reviews alone."""
+
+    vocabulary_size: int = 20_000
+    max_words: int = 300  # of a document
+    max_document_share: float = 0.5  # words in more of the reviews than this are corpus stop words
+    stop_words: str = "english"  # english, none, or a file
+
+    def __post_init__(self) -> None:
+        if self.vocabulary_size < 1 or self.max_words < 1 or not 0 < self.max_document_share <= 1:
+            raise UsageError(
+                "vocabulary_size and max_words must be at least 1, and max_document_share between 0 and 1",
+                mend="correct the setting",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Archive:
+    """Records of a corpus with their split, and documents made of the training records."""
+
+    users: StringColumn
+    items: StringColumn
+    texts: StringColumn
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    rating: NDArray[np.float32]  # 1 to levels
+    part: NDArray[np.int8]
+    vocabulary: Vocabulary
+    user_documents: Documents
+    item_documents: Documents
+    max_words: int
+    levels: int
+    scale: RatingScale
+    facts: dict[str, Any]
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return Sizes(len(self.users), len(self.items), len(self.vocabulary), self.levels, self.max_words)
+
+    @cached_property
+    def record_of_pair(self) -> dict[tuple[int, int], int]:
+        return {(int(u), int(i)): r for r, (u, i) in enumerate(zip(self.user, self.item, strict=True))}
+
+    @cached_property
+    def item_means(self) -> NDArray[np.float64]:
+        """Average training rating of each item; NaN where it has none."""
+        train = self.part == TRAIN
+        count = np.bincount(self.item[train], minlength=len(self.items))
+        total = np.bincount(self.item[train], self.rating[train], minlength=len(self.items))
+        means = np.full(len(count), np.nan)
+        np.divide(total, count, out=means, where=count > 0)
+        return means
+
+    def pairs(self, part: int) -> Pairs:
+        records = np.flatnonzero(self.part == part)
+        return Pairs(
+            self.user[records].astype(np.int64),
+            self.item[records].astype(np.int64),
+            self.rating[records],
+            records.astype(np.int64),
+        )
+
+    def training_data(self, target_reviews: TargetReviews = "leave out") -> TrainingData:
+        return TrainingData(
+            self.pairs(TRAIN), self.pairs(VALID), self.user_documents, self.item_documents, self.sizes, target_reviews
+        )
+
+    def test_pairs(self) -> Pairs:
+        return self.pairs(TEST)
+
+    def own_rating(self, stars: float) -> float:
+        """A rating in the range of the data it came from."""
+        return float(self.scale.from_stars(stars, self.levels))
+
+    def source(self, record: int) -> Source:
+        return Source(
+            self.texts[record],
+            self.users[int(self.user[record])],
+            self.items[int(self.item[record])],
+            self.own_rating(float(self.rating[record])),
+        )
+
+    def readable(self, documents: Documents, owner: int, leave_out: int = -1) -> ReadableDocument:
+        """A document with the characters its words stand on, without one review if so wished."""
+        stretch = slice(int(documents.offsets[owner]), int(documents.offsets[owner + 1]))
+        review = documents.review[stretch]
+        kept = review != leave_out
+        review, place = review[kept], documents.place[stretch][kept]
+        sources = {int(record): self.source(int(record)) for record in np.unique(review)}
+        spans = [
+            (sources[r].words[1][p], sources[r].words[2][p])
+            for r, p in zip(review.tolist(), place.tolist(), strict=True)
+        ]
+        starts, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+        return ReadableDocument(documents.words[stretch][kept], review, starts, ends, sources)
+
+    def newcomer(self, texts: list[str]) -> ReadableDocument:
+        """The document of somebody known only by these reviews."""
+        columns: list[tuple[int, int, int, int]] = []
+        for number, text in enumerate(texts):
+            columns += [
+                (word, number, start, end) for word, start, end in zip(*self.vocabulary.encode(text), strict=True)
+            ]
+        words, review, starts, ends = np.array(columns[: self.max_words], dtype=np.int64).reshape(-1, 4).T
+        sources = {number: Source(text, None, None, None) for number, text in enumerate(texts)}
+        return ReadableDocument(words.astype(np.int32), review.astype(np.int32), starts, ends, sources)
+
+    def unseen_words(self, text: str) -> frozenset[str]:
+        """The words of a text that the model does not know."""
+        words = set(tokenise(text)[0])
+        return frozenset(words - set(self.vocabulary.words))
+
+
+def make_archive(corpus: Corpus, split: Split, settings: TextSettings) -> Archive:
+    """Choose the vocabulary on training records and make the documents from them."""
+    train = split.train
+    vocabulary = build_vocabulary(
+        corpus,
+        train,
+        size=settings.vocabulary_size,
+        stop_words=read_stop_words(settings.stop_words),
+        max_document_share=settings.max_document_share,
+    )
+    words, review, place = training_words(corpus, vocabulary, train)
+    low, high = corpus.facts["scale_range"]
+    cap = settings.max_words
+    return Archive(
+        users=corpus.users,
+        items=corpus.items,
+        texts=corpus.texts,
+        user=np.asarray(corpus.user),
+        item=np.asarray(corpus.item),
+        rating=np.asarray(corpus.rating),
+        part=split.part,
+        vocabulary=vocabulary,
+        user_documents=make_documents(words, review, place, corpus.user, len(corpus.users), max_words=cap),
+        item_documents=make_documents(words, review, place, corpus.item, len(corpus.items), max_words=cap),
+        max_words=cap,
+        levels=int(corpus.facts["levels"]),
+        scale=RatingScale(low, high, clip=False, origin="the corpus"),
+        facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
+    )

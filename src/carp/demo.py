@@ -1,0 +1,131 @@
+"""The whole way on the made-up shop: reviews, corpus, training, errors beside the references, an explanation."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carp.errors import UsageError
+from carp.storage import disk_errors, read_json, readable_size, write_bytes, write_json
+
+if TYPE_CHECKING:
+    from carp.recommender import Recommender
+    from carp.reviews.shop import Shop
+
+SHOP_SIZE: dict[str, Any] = {"people": 200, "things": 80, "reviews_per_person": 12}
+DEMO_SETTINGS: dict[str, Any] = {"variant": "calibrated", "epochs": 12, "patience": 3}
+QUICK_SHOP_SIZE: dict[str, Any] = {"people": 30, "things": 15, "reviews_per_person": 8}
+QUICK_SETTINGS: dict[str, Any] = {
+    "variant": "calibrated",
+    "dimension": 16,
+    "filters": 8,
+    "latent_size": 8,
+    "viewpoints": 2,
+    "epochs": 1,
+}
+MARK = "demo.json"
+MADE = ("reviews.jsonl", "model", "explanation.html", MARK)
+
+Tell = Callable[[str], None]
+
+
+def run_demo(out: Path, *, seed: int = 0, quick: bool = False, show: Tell = print, say: Tell = print) -> dict[str, Any]:
+    """Do it all, telling results through `show` and progress through `say`; the facts that were found."""
+    from carp.recommender import Recommender
+    from carp.render.tables import evaluation_text
+    from carp.reviews.corpus import build_corpus, statistics_table
+    from carp.reviews.formats import read_reviews
+    from carp.reviews.shop import make_shop
+
+    began = time.monotonic()
+    _claim(out, seed)
+    shop = make_shop(seed=seed, **(QUICK_SHOP_SIZE if quick else SHOP_SIZE))
+    _write_reviews(shop, out / "reviews.jsonl")
+    show("A made-up shop: everybody cares about two or three topics, and says so.\n")
+    corpus = build_corpus(read_reviews(out / "reviews.jsonl"))
+    show(f"{statistics_table(corpus.statistics())}\n")
+    say("Training CARP on it.")
+    recommender = Recommender("carp", seed=seed, split_seed=seed, **(QUICK_SETTINGS if quick else DEMO_SETTINGS))
+    recommender.fit(corpus)
+    size = recommender.save(out / "model", overwrite=True)
+    found = recommender.evaluate()
+    show(f"\n{evaluation_text(found)}\n")
+    # How often the reasons name the planted causes belongs here: `shop` knows them, `recommender` gives the reasons.
+    user, item = _telling_pair(recommender)
+    _explain(recommender, user, item, out / "explanation.html", show)
+    seconds = time.monotonic() - began
+    show(f"\n{out} holds reviews.jsonl, explanation.html and model ({readable_size(size)}). {seconds:.0f} s in all.\n")
+    show(_next_steps(recommender, out, user))
+    return {"seconds": seconds, "evaluation": found, "user": user, "item": item}
+
+
+def _claim(out: Path, seed: int) -> None:
+    """Mark the folder as the demo's own. In one that is marked, only what a demo makes is replaced."""
+    with disk_errors(out):
+        if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
+            mend = "choose another place with --out"
+            raise UsageError("this exists already and no demo made it", where=str(out), mend=mend)
+    if (out / MARK).is_file():
+        mark = read_json(out / MARK)
+        if not isinstance(mark, dict) or mark.get("made_by") != "carp demo":
+            raise UsageError(f"its {MARK} is not of a demo", where=str(out), mend="choose another place with --out")
+    write_json(out / MARK, {"made_by": "carp demo", "seed": seed, "made": MADE})
+
+
+def _write_reviews(shop: Shop, path: Path) -> None:
+    lines = (json.dumps(record, ensure_ascii=False) for record in shop.records())
+    write_bytes(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _telling_pair(recommender: Recommender) -> tuple[str, str]:
+    """The held-out pair where the words help most: there the biases are furthest off and the prediction is not."""
+    import numpy as np
+    import torch
+
+    archive, test = recommender.archive, recommender.archive.test_pairs()
+    pairs = [(archive.users[int(u)], archive.items[int(i)]) for u, i in zip(test.users, test.items, strict=True)]
+    with torch.no_grad():
+        places = [torch.from_numpy(side).to(recommender.device) for side in (test.users, test.items)]
+        stars = recommender.baseline(*places).clamp(1, archive.levels).cpu().numpy()
+    true = archive.scale.from_stars(test.ratings, archive.levels)
+    biases = archive.scale.from_stars(stars, archive.levels)
+    gain = np.abs(biases - true) - np.abs(np.asarray(recommender.predict(pairs)) - true)
+    return pairs[int(np.argmax(gain))]
+
+
+def _explain(recommender: Recommender, user: str, item: str, page: Path, show: Tell) -> None:
+    from carp.render.page import explanation_page
+    from carp.render.text import explanation_text
+
+    explanation = recommender.explain(user, item)
+    write_bytes(page, explanation_page(explanation).encode())
+    show("The held-out pair for which the words help most:\n")
+    show(explanation_text(explanation, colour=_coloured()))
+
+
+def _coloured() -> bool:
+    import os
+    import sys
+
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _next_steps(recommender: Recommender, out: Path, user: str) -> str:
+    from carp.render.tables import command
+
+    model = out / "model"
+    archive = recommender.archive
+    test = archive.test_pairs()
+    other = archive.users[int(test.users[0])], archive.items[int(test.items[0])]
+    steps = [
+        f"open {out / 'explanation.html'} in a browser",
+        command("explain", model, *other),
+        command("recommend", model, user, options=["-n", "5"]),
+        command("evaluate", model),
+        command("prepare", out / "reviews.jsonl", options=["--out", out / "corpus"]),
+        command("train", out / "corpus", options=["--model", "bias", "--out", out / "bias"]),
+    ]
+    return "\n".join(["What to try next:", *(f"  {step}" for step in steps)])

@@ -1,0 +1,63 @@
+"""Errors for the person who made them: what happened, where, and how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CarpError(Exception):
+    """Something went wrong that the user can mend. A traceback shown instead of this is a bug.
+
+    >>> print(CarpError("the file is empty", where="reviews.json", mend="give a file with reviews"))
+    reviews.json: the file is empty. To mend it: give a file with reviews.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str | None = None, mend: str | None = None) -> None:
+        self.what = what
+        self.where = where
+        self.mend = mend
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        remedy = f" To mend it: {self.mend}" if self.mend else ""
+        end = "" if not remedy or remedy.endswith(("?", ".", "!")) else "."
+        return f"{place}{self.what}.{remedy}{end}"
+
+
+class InputError(CarpError):
+    """The data that was given cannot be used."""
+
+
+class UsageError(CarpError):
+    """The command or call itself is wrong: an unknown setting, a folder that exists already."""
+
+    exit_code = 2
+
+
+class UnknownIdError(CarpError):
+    """A user or an item that the model has never seen, where one it knows is needed."""
+
+
+class DamagedError(CarpError):
+    """A saved file is missing, truncated or altered."""
+
+
+class StorageError(CarpError):
+    """The disk refused: no space, no permission."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A remedy that names the closest known name, or all of them when none is close.
+
+    >>> nearest("lerning_rate", ["learning_rate", "seed"])
+    'did you mean learning_rate?'
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return "known are " + ", ".join(known)

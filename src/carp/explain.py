@@ -1,0 +1,108 @@
+"""Why a rating was predicted: an Explanation is plain data, ready to be shown as text, page or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Sentiment = Literal["positive", "negative"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A stretch of characters to highlight in a text.
+
+    `own` phrases belong to one viewpoint (aspect) alone, `shared` ones to several;
+    `positive` and `negative` underline the parts of the held-out review that the named logic units match.
+    """
+
+    start: int
+    end: int
+    kind: Literal["own", "shared", "positive", "negative"]
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of somebody's review that stands for a viewpoint or an aspect."""
+
+    text: str
+    marks: tuple[Mark, ...]
+    user: str | None  # None where the writer is a newcomer whose reviews were pasted
+    item: str | None
+    rating: float | None  # what the writer gave in that review
+
+
+@dataclass(frozen=True)
+class Side:
+    """One viewpoint of the person or one aspect of the thing, by its best sentences and phrases."""
+
+    index: int  # 1-based, as in the paper's g_{x,y}
+    sentences: tuple[Sentence, ...]
+    phrases: tuple[str, ...]  # best first
+
+
+@dataclass(frozen=True)
+class LogicUnit:
+    """A viewpoint that met an aspect, and how much each capsule listens to the pair."""
+
+    viewpoint: Side
+    aspect: Side
+    positive: float  # coupling coefficient c_pos of the pair
+    negative: float
+    sentiment: Sentiment  # the capsule for which it is listed
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """How likely the person holds a sentiment (length) and to what extent (degree)."""
+
+    length: float  # ‖o_s‖ in (0, 1)
+    degree: float  # r_s, as the model uses it
+    relative_degree: float  # r_s over the largest |r_s| of the training pairs, as the paper shows it
+
+
+@dataclass(frozen=True)
+class TargetReview:
+    """What the person really wrote about the thing, which no model has seen."""
+
+    text: str
+    rating: float
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A predicted rating and its reasons."""
+
+    user: str | None  # None for a newcomer
+    item: str
+    rating: float  # predicted, in the corpus' own range
+    rating_range: tuple[float, float]
+    item_mean: float | None  # average rating of the thing in training
+    baseline: float | None  # what the biases alone predict
+    positive: Capsule
+    negative: Capsule
+    coupling_positive: tuple[tuple[float, ...], ...]  # [viewpoint][aspect]
+    coupling_negative: tuple[tuple[float, ...], ...]
+    units: tuple[LogicUnit, ...]  # those of the prevailing sentiment first
+    target: TargetReview | None = None
+    notes: tuple[str, ...] = field(default=())  # what the reader must know: an unknown user, an empty document
+
+    @property
+    def prevailing(self) -> Sentiment:
+        return "positive" if self.positive.length >= self.negative.length else "negative"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON-ready data."""
+        return {**asdict(self), "prevailing": self.prevailing}
+
+    def __str__(self) -> str:
+        from carp.render.text import explanation_text
+
+        return explanation_text(self)
+
+    def _repr_html_(self) -> str:
+        from carp.render.page import explanation_fragment
+
+        return explanation_fragment(self)

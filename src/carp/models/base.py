@@ -1,0 +1,119 @@
+"""The contract of a model: tensors in, ratings out. Raw ids, texts and files are the Recommender's."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from carp.errors import UsageError, nearest
+from carp.models.batch import Batch, Sizes, TrainingData
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Ratings, and whatever else the model can show by name (capsules, coupling, attention)."""
+
+    rating: Tensor  # [B]
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+
+class RatingModel(nn.Module):
+    """Subclasses give a Config, `needs`, and `forward`; everything else has a usual form here.
+
+    Models whose two sides separate also give `encode_users`, `encode_items` and `score`, so that each document
+    is encoded once for any number of pairs.
+    """
+
+    Config: ClassVar[type]  # a frozen dataclass with the paper's values as defaults
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # `variant` → settings
+    training_defaults: ClassVar[Mapping[str, Any]] = {}  # where the paper's differ from TrainingSettings'
+    needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, reviews, target_review
+    separates: ClassVar[bool] = False
+    learns: ClassVar[bool] = True  # False where `start` alone fits the model
+
+    def __init__(self, config: Any, sizes: Sizes) -> None:
+        super().__init__()
+        self.config = config
+        self.sizes = sizes
+
+    def start(self, data: TrainingData) -> None:
+        """Set what depends on the training data before the first epoch; not called again on resuming."""
+
+    def forward(self, batch: Batch) -> Prediction:
+        raise NotImplementedError
+
+    def loss(self, batch: Batch, prediction: Prediction) -> Tensor:
+        assert batch.ratings is not None
+        return (prediction.rating - batch.ratings).square().mean()
+
+    def train_epoch(self, batches: Iterable[Batch], optimizer: torch.optim.Optimizer) -> float:
+        """One pass over the batches; the mean loss."""
+        total, pairs = torch.zeros(()), 0
+        for batch in batches:
+            loss = self.loss(batch, self(batch))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total = total.to(loss.device) + loss.detach() * len(batch)  # a number only at the end: no wait on a GPU
+            pairs += len(batch)
+        return float(total) / max(pairs, 1)
+
+    def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def encode_items(self, words: Tensor, reviews: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def score(self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor) -> Prediction:
+        raise NotImplementedError
+
+
+def make_config(model: type[RatingModel], settings: Mapping[str, Any]) -> Any:
+    """A model's Config from settings by name; strings are read as the field's type; unknown names are errors.
+
+    >>> from carp.models.carp import Carp
+    >>> make_config(Carp, {"viewpoints": "7"}).viewpoints
+    7
+    """
+    variant = settings.get("variant")
+    if variant is not None and model.presets and variant not in model.presets:
+        raise UsageError(f"there is no variant {variant!r}", mend=nearest(str(variant), model.presets))
+    preset = dict(model.presets.get(str(variant), {})) if variant is not None else {}
+    return from_settings(model.Config, {**preset, **settings})
+
+
+def from_settings(config: type, settings: Mapping[str, Any]) -> Any:
+    """An instance of a configuration dataclass, each value checked and converted to its field's type."""
+    kinds = typing.get_type_hints(config)
+    names = [f.name for f in dataclasses.fields(config)]
+    for name in settings:
+        if name not in names:
+            raise UsageError(f"there is no setting {name!r}", mend=nearest(name, names))
+    return config(**{name: _converted(name, value, kinds[name]) for name, value in settings.items()})
+
+
+def _converted(name: str, value: Any, kind: Any) -> Any:
+    if typing.get_origin(kind) is typing.Literal:
+        choices = typing.get_args(kind)
+        if value not in choices:
+            raise UsageError(f"{name} cannot be {value!r}", mend=f"choose one of {', '.join(map(str, choices))}")
+        return value
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        if value is None or value == "none":
+            return None
+        kind = next(k for k in typing.get_args(kind) if k is not type(None))
+    try:
+        if kind is bool and isinstance(value, str):
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[value.lower()]
+        if kind is int and float(value) != int(float(value)):
+            raise ValueError
+        return kind(float(value)) if kind is int else kind(value)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name} cannot be {value!r}", mend=f"give a value of type {kind.__name__}") from None

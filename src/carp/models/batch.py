@@ -1,0 +1,105 @@
+"""What a model is fed: pairs of a user and an item with their documents, the target review left out in training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carp.reviews.documents import Documents, padded
+
+TargetReviews = Literal["leave out", "keep"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many there are of everything a model makes tables for."""
+
+    users: int
+    items: int
+    words: int  # without the padding, which is word 0
+    levels: int = 5  # C: ratings lie in [1, C]
+    max_words: int = 300  # longest document
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rated pairs; `records` is each pair's place in the corpus, -1 where it has none."""
+
+    users: NDArray[np.int64]
+    items: NDArray[np.int64]
+    ratings: NDArray[np.float32]
+    records: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pairs as tensors. Word 0 and review -1 are padding; user or item number -1 is one nobody has seen."""
+
+    users: Tensor  # [B]
+    items: Tensor  # [B]
+    user_words: Tensor  # [B, Lu]
+    user_reviews: Tensor  # [B, Lu] the record each word comes from
+    item_words: Tensor  # [B, Li]
+    item_reviews: Tensor  # [B, Li]
+    ratings: Tensor | None = None  # [B], in training only
+    training: bool = False  # the pairs' own ratings are part of what was fitted before: leave them out
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def to(self, device: torch.device) -> Batch:
+        moved: dict[str, Any] = {
+            f.name: value.to(device, non_blocking=True)
+            for f in fields(self)
+            if isinstance(value := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """All that fitting may look at: training and validation pairs, and documents of training reviews."""
+
+    train: Pairs
+    valid: Pairs
+    user_documents: Documents
+    item_documents: Documents
+    sizes: Sizes
+    target_reviews: TargetReviews = "leave out"
+
+    def batch(self, pairs: Pairs, chosen: NDArray[np.int64], *, training: bool = False) -> Batch:
+        """Pairs of the given places, each without its own review where they are trained on."""
+        users, items = pairs.users[chosen], pairs.items[chosen]
+        leave_out = pairs.records[chosen] if training and self.target_reviews == "leave out" else None
+        user_words, user_reviews = padded(self.user_documents, users, leave_out)
+        item_words, item_reviews = padded(self.item_documents, items, leave_out)
+        return Batch(
+            users=torch.from_numpy(users),
+            items=torch.from_numpy(items),
+            user_words=torch.from_numpy(user_words),
+            user_reviews=torch.from_numpy(user_reviews),
+            item_words=torch.from_numpy(item_words),
+            item_reviews=torch.from_numpy(item_reviews),
+            ratings=torch.from_numpy(pairs.ratings[chosen]),
+            training=training,
+        )
+
+    def training_batches(self, size: int, seed: int, epoch: int) -> Iterator[Batch]:
+        """One epoch in an order that is a function of seed and epoch alone, so that resuming repeats it."""
+        order = np.random.default_rng([seed, epoch]).permutation(len(self.train))
+        for start in range(0, len(order), size):
+            yield self.batch(self.train, order[start : start + size], training=True)
+
+    def batches(self, pairs: Pairs, size: int = 500) -> Iterator[Batch]:
+        """Pairs in their own order, with whole documents."""
+        for start in range(0, len(pairs), size):
+            yield self.batch(pairs, np.arange(start, min(start + size, len(pairs))))

@@ -1,0 +1,156 @@
+"""Only what two or more models share."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from carp.models.batch import Pairs, Sizes
+
+SHRINKAGES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0)
+
+
+def squash(vectors: Tensor, epsilon: float = 1e-12) -> Tensor:
+    """Shorten vectors to a length in [0, 1) and keep their direction (Equation 5 of CARP).
+
+    ε stands under the square root alone: the gradient at the zero vector exists, elsewhere nothing changes.
+    """
+    square = vectors.square().sum(-1, keepdim=True)
+    return square / (1 + square) * vectors / (square + epsilon).sqrt()
+
+
+def masked_softmax(scores: Tensor, mask: Tensor, dim: int) -> Tensor:
+    """Softmax over the true places of the mask; all zero where there is none. Padding never takes attention."""
+    scores = scores.masked_fill(~mask, float("-inf"))
+    highest = scores.amax(dim, keepdim=True).clamp_min(torch.finfo(scores.dtype).min)
+    weights = (scores - highest.detach()).exp()
+    return weights / weights.sum(dim, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
+
+
+class WordConvolution(nn.Module):
+    """A convolution over word embeddings, as sums of look-ups.
+
+    Every distinct word of the batch is multiplied by the window's filter slices once; the feature of a place is
+    the sum of its neighbours' slices. Words of another review (or beyond the document) are no neighbours unless
+    `across_reviews`: so a left-out review leaves no trace in the words beside it.
+    """
+
+    def __init__(self, dimension: int, filters: int, window: int, *, across_reviews: bool = False) -> None:
+        super().__init__()
+        self.window = window
+        self.across_reviews = across_reviews
+        self.weight = nn.Parameter(torch.empty(window, dimension, filters))
+        self.bias = nn.Parameter(torch.zeros(filters))
+        nn.init.normal_(self.weight, std=(window * dimension) ** -0.5)
+
+    def forward(self, table: Tensor, words: Tensor, reviews: Tensor, dropout: float = 0.0) -> Tensor:
+        """Features [B, L, n]; `dropout` is the share of the filters' weights that is left out."""
+        distinct, slots = torch.unique(words, return_inverse=True)
+        weight = F.dropout(self.weight, dropout, self.training) if dropout else self.weight
+        slices = F.embedding(distinct, table) @ weight  # [window, V', n]
+        slices = slices * (distinct > 0).unsqueeze(-1)
+        half = self.window // 2
+        nowhere = len(distinct)  # a row of zeros for neighbours that are not there
+        slices = F.pad(slices, (0, 0, 0, 1))
+        slots = F.pad(slots, (half, half), value=nowhere)
+        neighbours = F.pad(reviews, (half, half), value=-1)
+        width = words.shape[1]
+        features = self.bias.expand(*words.shape, -1)
+        for step in range(self.window):
+            places = slots[:, step : step + width]
+            if step != half and not self.across_reviews:
+                same = neighbours[:, step : step + width] == reviews
+                places = torch.where(same, places, nowhere)
+            features = features + F.embedding(places, slices[step])
+        return features  # [B, L, n]
+
+
+class TunedBiases(nn.Module):
+    """μ + b_u + b_i with ridge penalties on both, their strengths chosen on validation.
+
+    Minimises Σ (r − μ − b_u − b_i)² + λ_u Σ b_u² + λ_i Σ b_i² by alternating exact solutions.
+    For a training pair the biases are taken without its own rating: that rating sits in both sums, and a bias
+    fitted on the very rating it predicts looks better than it is.
+    """
+
+    mean: Tensor
+    user: Tensor
+    item: Tensor
+    user_weight: Tensor  # n_u + λ_u
+    item_weight: Tensor
+    shrinkage: Tensor  # λ_u, λ_i
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("user", torch.zeros(sizes.users))
+        self.register_buffer("item", torch.zeros(sizes.items))
+        self.register_buffer("user_weight", torch.ones(sizes.users))
+        self.register_buffer("item_weight", torch.ones(sizes.items))
+        self.register_buffer("shrinkage", torch.zeros(2))
+
+    @torch.no_grad()
+    def fit(self, train: Pairs, valid: Pairs, levels: int) -> None:
+        best: tuple[float, float, float] | None = None
+        for user_shrinkage in SHRINKAGES:
+            for item_shrinkage in SHRINKAGES:
+                mean, user, item = solve_biases(
+                    train, user_shrinkage, item_shrinkage, len(self.user), len(self.item), rounds=5
+                )
+                guess = np.clip(mean + user[valid.users] + item[valid.items], 1, levels)
+                error = float(np.square(guess - valid.ratings).mean())
+                if best is None or error < best[0]:
+                    best = (error, user_shrinkage, item_shrinkage)
+        assert best is not None
+        _, user_shrinkage, item_shrinkage = best
+        mean, user, item = solve_biases(
+            train, user_shrinkage, item_shrinkage, len(self.user), len(self.item), rounds=50
+        )
+        self.mean.fill_(mean)
+        self.user.copy_(torch.from_numpy(user))
+        self.item.copy_(torch.from_numpy(item))
+        self.user_weight.copy_(torch.from_numpy(np.bincount(train.users, minlength=len(user)) + user_shrinkage))
+        self.item_weight.copy_(torch.from_numpy(np.bincount(train.items, minlength=len(item)) + item_shrinkage))
+        self.shrinkage.copy_(torch.tensor([user_shrinkage, item_shrinkage]))
+
+    def forward(self, users: Tensor, items: Tensor, own_ratings: Tensor | None = None) -> Tensor:
+        """The biases' rating [B]; with `own_ratings`, each pair's as if its own rating had not been there."""
+        user = take_or(self.user, users, 0.0)
+        item = take_or(self.item, items, 0.0)
+        if own_ratings is not None:
+            rest = own_ratings - self.mean
+            user_weight, item_weight = self.user_weight[users], self.item_weight[items]
+            without = (
+                (user_weight * user - (rest - item)) / (user_weight - 1),
+                (item_weight * item - (rest - user)) / (item_weight - 1),
+            )
+            user, item = without
+        return self.mean + user + item
+
+
+def take_or(values: Tensor, places: Tensor, unknown: float | Tensor) -> Tensor:
+    """Values at the places, and `unknown` where a place is -1.
+
+    >>> take_or(torch.tensor([3.0, 4.0]), torch.tensor([1, -1]), 0.5).tolist()
+    [4.0, 0.5]
+    """
+    return torch.where(places >= 0, values[places.clamp_min(0)], torch.as_tensor(unknown, dtype=values.dtype))
+
+
+def solve_biases(
+    train: Pairs, user_shrinkage: float, item_shrinkage: float, users: int, items: int, *, rounds: int
+) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    """Mean, user and item biases in float64 by alternating between the two exact solutions."""
+    ratings = train.ratings.astype(np.float64)
+    mean = float(ratings.mean())
+    rest = ratings - mean
+    user_weight = np.bincount(train.users, minlength=users) + user_shrinkage
+    item_weight = np.bincount(train.items, minlength=items) + item_shrinkage
+    user, item = np.zeros(users), np.zeros(items)
+    for _ in range(rounds):
+        item = np.bincount(train.items, rest - user[train.users], minlength=items) / item_weight
+        user = np.bincount(train.users, rest - item[train.items], minlength=users) / user_weight
+    return mean, user, item

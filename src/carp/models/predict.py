@@ -1,0 +1,68 @@
+"""Ratings for many pairs: each document encoded once where a model's two sides separate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carp.models.base import RatingModel
+from carp.models.batch import Pairs, TrainingData
+from carp.reviews.documents import Documents, padded
+
+BLOCK_WORDS = 30_000  # words encoded at once: bounds memory whatever the documents' lengths
+BLOCK_PAIRS = 4_000
+
+
+@torch.no_grad()
+def encode_documents(encode: Callable[[Tensor, Tensor], Tensor], documents: Documents, device: torch.device) -> Tensor:
+    """The sides of all documents [D, ...], those of like length together so that little is padded."""
+    lengths = documents.lengths()
+    order = np.argsort(lengths, kind="stable")
+    sides: Tensor | None = None
+    start = 0
+    while start < len(order):
+        end = min(len(order), start + max(1, BLOCK_WORDS // 8))
+        while end - start > 1 and (end - start) * int(lengths[order[end - 1]]) > BLOCK_WORDS:
+            end = start + (end - start) // 2
+        chosen = order[start:end]
+        words, reviews = padded(documents, chosen)
+        block = encode(torch.from_numpy(words).to(device), torch.from_numpy(reviews).to(device))
+        if sides is None:
+            sides = block.new_empty((len(order), *block.shape[1:]))
+        sides[torch.from_numpy(chosen).to(device)] = block
+        start = end
+    assert sides is not None, "there is always at least one document"
+    return sides
+
+
+@torch.no_grad()
+def predict_pairs(model: RatingModel, data: TrainingData, pairs: Pairs, device: torch.device) -> NDArray[np.float32]:
+    """Ratings clipped to [1, C], from whole documents of training reviews."""
+    was_training = model.training
+    model.eval()
+    try:
+        if model.separates:
+            users = encode_documents(model.encode_users, data.user_documents, device)
+            items = encode_documents(model.encode_items, data.item_documents, device)
+            ratings = score_pairs(model, users, items, pairs)
+        else:
+            found = [model(batch.to(device)).rating for batch in data.batches(pairs)]
+            ratings = torch.cat(found) if found else torch.zeros(0)
+    finally:
+        model.train(was_training)
+    return ratings.clamp(1, data.sizes.levels).float().cpu().numpy()
+
+
+@torch.no_grad()
+def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor:
+    """Ratings of pairs from sides that are ready."""
+    ratings = torch.empty(len(pairs), device=users.device)
+    for start in range(0, len(pairs), BLOCK_PAIRS):
+        u = torch.from_numpy(pairs.users[start : start + BLOCK_PAIRS]).to(users.device)
+        i = torch.from_numpy(pairs.items[start : start + BLOCK_PAIRS]).to(users.device)
+        ratings[start : start + len(u)] = model.score(u, i, users[u], items[i]).rating
+    return ratings

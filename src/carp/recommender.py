@@ -1,0 +1,501 @@
+"""What users touch: fit, predict, explain, recommend, save, load. Knows raw ids, texts and files."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from carp.archive import Archive, TextSettings, make_archive
+from carp.bundle import read_bundle, write_bundle
+from carp.errors import InputError, UnknownIdError, UsageError, nearest
+from carp.explain import Explanation
+from carp.metrics import area_under_curve, errors, paired_interval
+from carp.models import model_class, model_entry
+from carp.models.base import RatingModel, from_settings, make_config
+from carp.models.batch import Pairs, TargetReviews
+from carp.models.layers import TunedBiases
+from carp.models.predict import encode_documents, predict_pairs, score_pairs
+from carp.reasons import Detail, Question, explain_question, explainable, known_pair
+from carp.reviews.corpus import Corpus, build_corpus
+from carp.reviews.split import TRAIN, split_corpus
+from carp.storage import folder_size
+from carp.train import LOG, Progress, TrainingSettings, Watcher, choose_device, train
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What fitting does with the corpus before a model sees it."""
+
+    target_reviews: TargetReviews = "leave out"  # "keep" gives the paper's static documents
+    min_reviews: int = 5
+
+
+@dataclass(frozen=True)
+class Predictions(Sequence[float]):
+    """Ratings in the order of the pairs; `notes` says where a pair was answered without its user or item."""
+
+    ratings: NDArray[np.float64]
+    notes: tuple[str | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.ratings)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.ratings[place].tolist()
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self.ratings.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.ratings, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"Predictions({[round(rating, 3) for rating in self]})"
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    item: str
+    rating: float
+    item_mean: float | None
+
+
+class Recommender:
+    """Predicts how a person will rate a thing from what people wrote, and says why.
+
+    Settings are those of the model, of training, of the text and of fitting, all by name:
+    `Recommender("carp", variant="calibrated", epochs=10, vocabulary_size=8000)`.
+    """
+
+    def __init__(
+        self, model: str = "carp", *, seed: int = 0, split_seed: int = 0, device: str = "auto", **settings: Any
+    ) -> None:
+        self.name = model
+        self.seed = seed
+        self.split_seed = split_seed
+        self.device = choose_device(device)
+        self.kind = model_class(model)
+        groups = [FitSettings, TextSettings, TrainingSettings]
+        parts = {g: _share(settings, g) for g in groups}
+        names = {f.name for g in [*groups, self.kind.Config] for f in dataclasses.fields(g)}
+        for name in settings:
+            if name not in names:
+                raise UsageError(f"there is no setting {name!r} for {model}", mend=nearest(name, names))
+        self.fit_settings: FitSettings = from_settings(FitSettings, parts[FitSettings])
+        self.text: TextSettings = from_settings(TextSettings, parts[TextSettings])
+        self.training: TrainingSettings = from_settings(
+            TrainingSettings, {**self.kind.training_defaults, **parts[TrainingSettings]}
+        )
+        self.config = make_config(self.kind, {**model_entry(model).settings, **_share(settings, self.kind.Config)})
+        for group in (self.training, self.config):
+            _check_numbers(group, settings)
+        self._model: RatingModel | None = None
+        self._archive: Archive | None = None
+        self._baseline: TunedBiases | None = None
+        self.facts: dict[str, Any] = {}
+        self._log = b""
+
+    # ---- fitting
+
+    def fit(
+        self,
+        reviews: Any,
+        *,
+        split: Path | str | None = None,
+        checkpoints: Path | str | None = None,
+        resume: bool = False,
+        progress: bool = True,
+        watcher: Watcher | None = None,
+    ) -> Recommender:
+        """Train on reviews: a Corpus, what `read_reviews` gives, a file, or a frame with user, item, rating, text."""
+        corpus = self._corpus(reviews)
+        parts = split_corpus(corpus, seed=self.split_seed, file=None if split is None else Path(split))
+        archive = make_archive(corpus, parts, self.text)
+        data = archive.training_data(self.fit_settings.target_reviews)
+        torch.manual_seed(self.seed)
+        model = self.kind(self.config, archive.sizes)
+        if watcher is None and progress:
+            from carp.render.progress import Bar
+
+            watcher = Bar(self.training.epochs)
+        reached = train(
+            model,
+            data,
+            self.training,
+            seed=self.seed,
+            device=self.device,
+            folder=None if checkpoints is None else Path(checkpoints),
+            identity=self._identity(archive),
+            resume=resume,
+            watcher=watcher,
+        )
+        baseline = TunedBiases(archive.sizes)
+        baseline.fit(data.train, data.valid, archive.levels)
+        self._take(model, baseline.to(self.device), archive)
+        self._remember(reached, checkpoints)
+        return self
+
+    def _corpus(self, reviews: Any) -> Corpus:
+        if isinstance(reviews, Corpus):
+            return reviews
+        from carp.reviews.formats import Reviews, read_reviews
+
+        if not isinstance(reviews, Reviews):
+            reviews = read_reviews(reviews)
+        return build_corpus(reviews, min_reviews=self.fit_settings.min_reviews)
+
+    def _identity(self, archive: Archive) -> str:
+        """What a checkpoint must agree with to be continued. How long to train may change."""
+        training = {k: v for k, v in asdict(self.training).items() if k not in ("epochs", "patience")}
+        part = hashlib.sha256(np.asarray(archive.part).tobytes()).hexdigest()
+        whole = [self.name, asdict(self.config), training, asdict(self.text), asdict(self.fit_settings), self.seed]
+        whole += [archive.facts["fingerprint"], part, self.device.type]
+        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+    def _take(self, model: RatingModel, baseline: TunedBiases, archive: Archive) -> None:
+        self._model, self._baseline, self._archive = model.to(self.device).eval(), baseline, archive
+        self.__dict__.pop("_sides", None)
+
+    def _remember(self, reached: Progress, checkpoints: Path | str | None) -> None:
+        self._log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
+        self.facts = {
+            "seed": self.seed,
+            "split_seed": self.split_seed,
+            "fit": asdict(self.fit_settings),
+            "text": asdict(self.text),
+            "training": asdict(self.training),
+            "best_epoch": reached.best_epoch,
+            "epochs": reached.epoch,
+            "valid_mse": reached.best_error if np.isfinite(reached.best_error) else None,
+            "device": self.device.type,
+            "threads": torch.get_num_threads(),
+            "degree_scale": self._degree_scale(),
+        }
+
+    @torch.no_grad()
+    def _degree_scale(self) -> list[float]:
+        """The largest |r_s| over training pairs, by which the paper divides the degrees it shows."""
+        from carp.models.carp import Carp
+
+        if not isinstance(self.model, Carp):
+            return [1.0, 1.0]
+        users, items = self._sides
+        pairs = self.archive.pairs(TRAIN)
+        scale = torch.zeros(2, device=users.device)
+        for start in range(0, len(pairs), 4_000):
+            u = torch.from_numpy(pairs.users[start : start + 4_000]).to(users.device)
+            i = torch.from_numpy(pairs.items[start : start + 4_000]).to(users.device)
+            degrees = self.model.score(u, i, users[u], items[i]).tensors["degrees"]
+            scale = torch.maximum(scale, degrees.abs().amax(0))
+        return [float(value) for value in scale]
+
+    # ---- what is there after fitting
+
+    @property
+    def model(self) -> RatingModel:
+        if self._model is None:
+            raise UsageError("this recommender has not been fitted", mend="call fit(reviews), or use carp.load")
+        return self._model
+
+    @property
+    def archive(self) -> Archive:
+        if self._archive is None:
+            raise UsageError("this recommender has not been fitted", mend="call fit(reviews), or use carp.load")
+        return self._archive
+
+    @property
+    def baseline(self) -> TunedBiases:
+        if self._baseline is None:
+            raise UsageError("this recommender has not been fitted", mend="call fit(reviews), or use carp.load")
+        return self._baseline
+
+    @cached_property
+    def _sides(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Viewpoints of all users and aspects of all items, each encoded once."""
+        return (
+            encode_documents(self.model.encode_users, self.archive.user_documents, self.device),
+            encode_documents(self.model.encode_items, self.archive.item_documents, self.device),
+        )
+
+    # ---- predicting
+
+    def predict(self, pairs: Iterable[tuple[str, str]]) -> Predictions:
+        """Ratings of (user, item) pairs, in the range of the data; unknown ids are answered and noted."""
+        listed = _checked_pairs(pairs)
+        users = self._numbers(self.archive.users.index(), (user for user, _ in listed))
+        items = self._numbers(self.archive.items.index(), (item for _, item in listed))
+        notes = [_unknown_note(u < 0, i < 0) for u, i in zip(users, items, strict=True)]
+        stars = self._rate(users, items)
+        return Predictions(self.archive.scale.from_stars(stars, self.archive.levels), tuple(notes))
+
+    @staticmethod
+    def _numbers(index: Mapping[str, int], names: Iterable[str]) -> NDArray[np.int64]:
+        return np.array([index.get(name, -1) for name in names], dtype=np.int64)
+
+    @torch.no_grad()
+    def _rate(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Stars of numbered pairs. The one place that decides what somebody unknown gets: the biases that are
+        known, which is the mean for a stranger and a thing's own level for an unknown user."""
+        stars = self.baseline(torch.from_numpy(users).to(self.device), torch.from_numpy(items).to(self.device)).double()
+        known = np.flatnonzero((users >= 0) & (items >= 0))
+        records = np.array([self._trained_record(int(users[k]), int(items[k])) for k in known], dtype=np.int64)
+        for chosen, trained in ((known[records < 0], False), (known[records >= 0], True)):
+            if len(chosen):
+                own = records[records >= 0] if trained else np.full(len(chosen), -1)
+                ratings = self.archive.rating[own] if trained else np.zeros(len(chosen), np.float32)
+                found = self._known(Pairs(users[chosen], items[chosen], ratings, own), trained)
+                stars[torch.from_numpy(chosen).to(self.device)] = found.double()
+        return np.asarray(stars.clamp(1, self.archive.levels).cpu())
+
+    def _trained_record(self, user: int, item: int) -> int:
+        record = self.archive.record_of_pair.get((user, item), -1)
+        return record if record >= 0 and self.archive.part[record] == TRAIN else -1
+
+    def _known(self, pairs: Pairs, trained: bool) -> torch.Tensor:
+        """Pairs of training are rated as in training: without their own review and rating."""
+        if self.model.separates and not trained:
+            return score_pairs(self.model, *self._sides, pairs)
+        data = self.archive.training_data()
+        blocks = [np.arange(s, min(s + 500, len(pairs))) for s in range(0, len(pairs), 500)]
+        return torch.cat(
+            [self.model(data.batch(pairs, block, training=trained).to(self.device)).rating for block in blocks]
+        )
+
+    def predict_for(self, reviews: str | Sequence[str], items: Sequence[str]) -> Predictions:
+        """Ratings somebody would give who is known only by these reviews of other things."""
+        document = self._newcomer(reviews)
+        numbers = self._numbers(self.archive.items.index(), items)
+        stars = self._rate_newcomer(document, numbers)
+        notes = tuple(_unknown_note(False, i < 0) for i in numbers)
+        return Predictions(self.archive.scale.from_stars(stars, self.archive.levels), notes)
+
+    @torch.no_grad()
+    def _rate_newcomer(self, document: Any, items: NDArray[np.int64]) -> NDArray[np.float64]:
+        words = torch.from_numpy(document.words)[None].to(self.device)
+        reviews = torch.from_numpy(document.review)[None].to(self.device)
+        viewpoints = self.model.encode_users(words, reviews)
+        places = torch.from_numpy(items).to(self.device)
+        nobody = torch.full_like(places, -1)
+        stars = self.baseline(nobody, places).double()
+        known = places >= 0
+        sides = self._sides[1][places[known]]
+        found = self.model.score(nobody[known], places[known], viewpoints.expand(len(sides), -1, -1), sides)
+        stars[known] = found.rating.double()
+        return np.asarray(stars.clamp(1, self.archive.levels).cpu())
+
+    def _newcomer(self, reviews: str | Sequence[str]) -> Any:
+        if not self.model.separates:
+            raise UsageError(f"the model {self.name} cannot rate for a newcomer", mend="use carp")
+        texts = [reviews] if isinstance(reviews, str) else list(reviews)
+        document = self.archive.newcomer(texts)
+        if not len(document.words):
+            raise InputError(
+                "these reviews hold no word the model knows", mend="write a few sentences about things of this kind"
+            )
+        return document
+
+    # ---- recommending and explaining
+
+    def recommend(self, user: str, n: int = 10, *, include_known: bool = False) -> list[Recommendation]:
+        """The things this person would rate highest, without those already rated."""
+        number = self._find(self.archive.users.index(), user, "user")
+        items = np.arange(len(self.archive.items))
+        if not include_known:
+            items = np.setdiff1d(items, self.archive.item[self.archive.user == number])
+        stars = self._rate(np.full(len(items), number), items)
+        return self._best(items, stars, n)
+
+    def recommend_for(self, reviews: str | Sequence[str], n: int = 10) -> list[Recommendation]:
+        """The same for somebody known only by these reviews."""
+        items = np.arange(len(self.archive.items))
+        return self._best(items, self._rate_newcomer(self._newcomer(reviews), items), n)
+
+    def _best(self, items: NDArray[np.int64], stars: NDArray[np.float64], n: int) -> list[Recommendation]:
+        if n < 1:
+            raise UsageError(f"{n} recommendations cannot be given", mend="ask for 1 or more")
+        found = []
+        for place in np.argsort(-stars, kind="stable")[:n]:
+            mean = self.archive.item_means[items[place]]
+            own = self.archive.own_rating
+            found.append(
+                Recommendation(
+                    self.archive.items[int(items[place])],
+                    own(float(stars[place])),
+                    None if np.isnan(mean) else own(float(mean)),
+                )
+            )
+        return found
+
+    def explain(self, user: str, item: str, **detail: int) -> Explanation:
+        """Why this person would rate this thing so. Shows itself in a terminal and in a notebook."""
+        explainable(self.model, self.name)
+        question = known_pair(
+            self.archive,
+            self._find(self.archive.users.index(), user, "user"),
+            self._find(self.archive.items.index(), item, "item"),
+        )
+        return self._explain(question, detail)
+
+    def explain_for(self, reviews: str | Sequence[str], item: str, **detail: int) -> Explanation:
+        """The same for somebody known only by these reviews."""
+        explainable(self.model, self.name)
+        number = self._find(self.archive.items.index(), item, "item")
+        things = self.archive.readable(self.archive.item_documents, number)
+        return self._explain(Question(-1, number, self._newcomer(reviews), things), detail)
+
+    def _explain(self, question: Question, detail: Mapping[str, int]) -> Explanation:
+        own = None
+        if question.record >= 0 and self.archive.part[question.record] == TRAIN:
+            own = torch.tensor([float(self.archive.rating[question.record])], device=self.device)
+        users = torch.tensor([question.user], device=self.device)
+        items = torch.tensor([question.item], device=self.device)
+        baseline = float(self.baseline(users, items, own).clamp(1, self.archive.levels))
+        positive, negative = self.facts["degree_scale"]
+        return explain_question(
+            explainable(self.model, self.name),
+            self.archive,
+            question,
+            self.device,
+            baseline=baseline,
+            degree_scale=(positive, negative),
+            detail=from_settings(Detail, detail),
+        )
+
+    def _find(self, index: Mapping[str, int], name: str, kind: str) -> int:
+        number = index.get(name, -1)
+        if number < 0:
+            close = nearest(name, index) if len(index) < 200_000 else ""
+            mend = close if close.startswith("did") else f"give a {kind} of the training data"
+            raise UnknownIdError(f"the model has never seen the {kind} {name!r}", mend=mend)
+        return number
+
+    # ---- judging
+
+    def evaluate(self) -> dict[str, Any]:
+        """Test errors on the paper's scale beside those of the mean and of the tuned biases, on the same pairs."""
+        test = self.archive.test_pairs()
+        data = self.archive.training_data()
+        with torch.no_grad():
+            users, items = torch.from_numpy(test.users), torch.from_numpy(test.items)
+            biases = self.baseline(users.to(self.device), items.to(self.device))
+        guesses = {
+            self.name: predict_pairs(self.model, data, test, self.device),
+            "mean": np.full(len(test), data.train.ratings.mean(dtype=np.float64)),
+            "bias": biases.clamp(1, self.archive.levels).cpu().numpy(),
+        }
+        rows = {name: errors(guess, test.ratings) for name, guess in guesses.items()}
+        ours, theirs = (np.square(guesses[n] - test.ratings, dtype=np.float64) for n in (self.name, "bias"))
+        found: dict[str, Any] = {
+            "model": self.name,
+            "test_pairs": len(test),
+            "split": self.archive.facts["split"],
+            "rows": rows,
+            "ratio_to_bias": rows[self.name]["mse"] / rows["bias"]["mse"] if rows["bias"]["mse"] else None,
+            "mse_minus_bias_interval": paired_interval(ours, theirs),
+            "shrinkage": {"user": float(self.baseline.shrinkage[0]), "item": float(self.baseline.shrinkage[1])},
+        }
+        return found | self._sentiment(test)
+
+    @torch.no_grad()
+    def _sentiment(self, test: Pairs) -> dict[str, Any]:
+        """How well the two capsules' lengths tell liked test pairs from disliked ones."""
+        from carp.models.carp import NEGATIVE, POSITIVE, Carp
+
+        if not isinstance(self.model, Carp):
+            return {}
+        users, items = self._sides
+        lengths = np.zeros((len(test), 2))
+        for start in range(0, len(test), 4_000):
+            u = torch.from_numpy(test.users[start : start + 4_000]).to(users.device)
+            i = torch.from_numpy(test.items[start : start + 4_000]).to(users.device)
+            scored = self.model.score(u, i, users[u], items[i])
+            lengths[start : start + 4_000] = scored.tensors["lengths"].cpu().numpy()
+        liked = test.ratings > self.model.liked_above
+        return {"sentiment_auc": area_under_curve(lengths[:, POSITIVE] - lengths[:, NEGATIVE], liked)}
+
+    # ---- keeping
+
+    def save(self, folder: Path | str, *, overwrite: bool = False) -> int:
+        """Write the bundle; its size in bytes."""
+        folder = Path(folder)
+        write_bundle(
+            folder,
+            name=self.name,
+            model=self.model,
+            baseline=self.baseline,
+            archive=self.archive,
+            facts=self.facts,
+            log=self._log,
+            overwrite=overwrite,
+        )
+        return folder_size(folder)
+
+    def __repr__(self) -> str:
+        if self._model is None:
+            return f"<Recommender {self.name}, not fitted>"
+        sizes = self.archive.sizes
+        return f"<Recommender {self.name}: {sizes.users:,} users, {sizes.items:,} items, {sizes.words:,} words>"
+
+
+def load(folder: Path | str, *, device: str = "auto") -> Recommender:
+    """A saved recommender, ready to predict and explain. Damage is refused."""
+    folder = Path(folder)
+    name, model, baseline, archive, facts = read_bundle(folder)
+    recommender = Recommender(
+        name,
+        seed=facts["seed"],
+        split_seed=facts["split_seed"],
+        device=device,
+        **facts["fit"],
+        **facts["text"],
+        **facts["training"],
+        **{k: v for k, v in facts["config"].items() if k not in model_entry(name).settings},
+    )
+    recommender._take(model, baseline.to(recommender.device), archive)
+    kept = {f.name for f in dataclasses.fields(Archive)} | {"model", "config", "data", "made_with"}
+    recommender.facts = {key: value for key, value in facts.items() if key not in kept}
+    recommender._log = (folder / LOG).read_bytes()
+    return recommender
+
+
+def _share(settings: Mapping[str, Any], group: type) -> dict[str, Any]:
+    names = {f.name for f in dataclasses.fields(group)}
+    return {name: value for name, value in settings.items() if name in names}
+
+
+def _check_numbers(group: Any, given: Mapping[str, Any]) -> None:
+    """Numbers that were given count or weigh something: none is negative, and nothing is made of zero parts."""
+    for name in given.keys() & {f.name for f in dataclasses.fields(group)}:
+        value = getattr(group, name)
+        if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= 10**9:
+            raise UsageError(f"{name} cannot be {given[name]}", mend="give a whole number from 1 to 1,000,000,000")
+        most = 1.0 if name in ("dropout", "decay") else float("inf")
+        if isinstance(value, float) and not 0 <= value < most:
+            rest = " below 1" if most == 1 else ""
+            raise UsageError(f"{name} cannot be {given[name]}", mend=f"give a number from 0{rest}")
+
+
+def _checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    listed = list(pairs)
+    for place, pair in enumerate(listed):
+        if isinstance(pair, str) or len(pair) != 2:
+            raise UsageError(f"pair {place} is {pair!r}", mend="give pairs of a user and an item")
+    return [(str(user), str(item)) for user, item in listed]
+
+
+def _unknown_note(user: bool, item: bool) -> str | None:
+    if user and item:
+        return "unknown user and item: the mean rating"
+    if user:
+        return "unknown user: the mean and the item's bias"
+    return "unknown item: the mean and the user's bias" if item else None

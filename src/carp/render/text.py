@@ -1,0 +1,394 @@
+"""An explanation as terminal text, and the words, numbers and cuts that the page shares with it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import Literal
+
+from carp.explain import Capsule, Explanation, LogicUnit, Mark, Sentence, Sentiment, Side
+
+Kinds = frozenset[str]
+Piece = tuple[str, str]  # a stretch of text and its rich style
+
+WIDEST = 100  # longer lines are hard to read, however wide the terminal is
+NARROWEST = 40
+PHRASES_SHOWN = 6
+STYLE = {"positive": "bold blue", "negative": "bold yellow", "own": "black on yellow", "shared": "black on magenta"}
+SIGN = {"positive": "+", "negative": "−"}
+SIDE_TITLE = {"viewpoint": "What the person cares about", "aspect": "What people say of the thing"}
+SPEAKS = {"positive": "speaks for it", "negative": "speaks against it"}
+
+# One character for one character, so that marks keep pointing at the right places. Escape sequences cannot reach a
+# terminal, and reordering controls cannot make a text read as something else than it says.
+_NEUTRAL = (
+    {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
+    | {0x0D: " ", 0x7F: "\u2421", 0x2028: " ", 0x2029: " "}
+    | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
+    | dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x2070)), "\ufffd")
+    | dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd")
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A rating worth comparing the prediction with; a value of None is one that nobody knows."""
+
+    kind: Literal["predicted", "actual", "biases", "average"]
+    label: str
+    value: float | None
+    remark: str
+
+
+@dataclass(frozen=True)
+class _Line:
+    pieces: list[Piece] = field(default_factory=list)
+    indent: int = 0
+    label: Piece = ("", "")  # stands before the first row; the others are set in by its length
+
+
+def explanation_text(explanation: Explanation, *, width: int | None = None, colour: bool = False) -> str:
+    """The explanation for a terminal: it reads the same without colour, which only repeats what the words say."""
+    if width is None:
+        width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
+    width = max(width, NARROWEST)
+    lines = [
+        *_header(explanation),
+        *_capsules(explanation, width),
+        *_reasons(explanation),
+        *_couplings(explanation, width),
+        *_target(explanation),
+        *_notes(explanation),
+    ]
+    return _set(lines, width, colour)
+
+
+def split_by_marks(text: str, marks: Iterable[Mark]) -> list[tuple[str, Kinds]]:
+    """Cuts a text where the marks that cover it change; the fragments put together are the text again.
+
+    >>> split_by_marks("solid metal", [Mark(0, 5, "own"), Mark(3, 99, "shared")]) == [
+    ...     ("sol", {"own"}), ("id", {"own", "shared"}), (" metal", {"shared"})]
+    True
+    """
+    changes: dict[int, list[tuple[str, int]]] = {0: [], len(text): []}
+    for mark in marks:
+        start, end = max(mark.start, 0), min(mark.end, len(text))
+        if start < end:
+            changes.setdefault(start, []).append((mark.kind, 1))
+            changes.setdefault(end, []).append((mark.kind, -1))
+    places = sorted(changes)
+    open_marks: Counter[str] = Counter()
+    cut: list[tuple[str, Kinds]] = []
+    for start, end in pairwise(places):
+        for kind, step in changes[start]:
+            open_marks[kind] += step
+        cut.append((text[start:end], frozenset(+open_marks)))
+    return [
+        ("".join(fragment for fragment, _ in group), kinds) for kinds, group in groupby(cut, key=lambda part: part[1])
+    ]
+
+
+def neutral(text: str) -> str:
+    r"""The text with control characters made visible and harmless, at the same length.
+
+    >>> neutral("\x1b[31mred")
+    '␛[31mred'
+    """
+    return text.translate(_NEUTRAL)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as people read it; what is missing or not finite is unknown.
+
+    >>> number(-0.5, 2), number(float("nan"))
+    ('−0.50', 'unknown')
+    """
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def scale_words(explanation: Explanation) -> str:
+    low, high = explanation.rating_range
+    return f"from {low:g} to {high:g}"
+
+
+def person(explanation: Explanation) -> str:
+    return "a newcomer" if explanation.user is None else explanation.user
+
+
+def facts(explanation: Explanation) -> list[Fact]:
+    """The predicted rating and what it can be held against."""
+    target, baseline, mean = explanation.target, explanation.baseline, explanation.item_mean
+    rating = explanation.rating
+    return [
+        Fact("predicted", "predicted", rating, f"on a scale {scale_words(explanation)}"),
+        Fact(
+            "actual", "actual", target.rating, _compared("the prediction is", rating - target.rating, "above", "below")
+        )
+        if target
+        else Fact("actual", "actual", None, "no held-out review of this pair"),
+        Fact("biases", "biases alone", baseline, _compared("the texts move it", rating - baseline, "up", "down"))
+        if baseline is not None
+        else Fact("biases", "biases alone", None, "the model gave no prediction from biases alone"),
+        Fact(
+            "average",
+            "average",
+            mean,
+            "of all training ratings of the thing" if mean is not None else "no training rating of the thing",
+        ),
+    ]
+
+
+def _compared(start: str, difference: float, up: str, down: str) -> str:
+    if not math.isfinite(difference):
+        return "cannot be compared"
+    if abs(difference) < 0.005:
+        return "the prediction is the same"
+    return f"{start} {number(abs(difference), 2)} {up if difference > 0 else down}"
+
+
+def balance(explanation: Explanation) -> str:
+    """In one sentence, which way the listed reasons point."""
+    count = Counter(unit.sentiment for unit in explanation.units)
+    if not count:
+        return "No reason stands out: no logic unit was listed for this prediction."
+    said = [
+        f"{_counted(many)} {SPEAKS[sentiment] if many == 1 else SPEAKS[sentiment].replace('speaks', 'speak')}"
+        for sentiment, many in count.most_common()
+    ]
+    return f"Of the reasons below, {' and '.join(said)}."
+
+
+def _counted(count: int) -> str:
+    return {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}.get(count, str(count))
+
+
+def weighed(explanation: Explanation) -> str:
+    """In one sentence, which capsule prevails."""
+    longer, shorter = ("for", "against") if explanation.prevailing == "positive" else ("against", "for")
+    return (
+        f"The {explanation.prevailing} capsule is the longer one: the texts make it likelier that the person "
+        f"speaks {longer} the thing than {shorter} it."
+    )
+
+
+def source_parts(sentence: Sentence) -> list[str]:
+    """Who wrote a sentence, about what, and the rating that went with it."""
+    rated = sentence.rating is not None and math.isfinite(sentence.rating)
+    return [
+        f"by {sentence.user}" if sentence.user is not None else "by the newcomer",
+        f"about {sentence.item}" if sentence.item is not None else "about a thing not named",
+        f"rated {sentence.rating:g}" if rated else "without a rating",
+    ]
+
+
+def further_phrases(side: Side) -> list[str]:
+    """The phrases of a side that its sentences do not show already."""
+    shown = "\n".join(sentence.text for sentence in side.sentences).casefold()
+    return [phrase for phrase in side.phrases if phrase.strip() and phrase.casefold() not in shown]
+
+
+def listed_cells(explanation: Explanation, sentiment: Sentiment) -> dict[tuple[int, int], int]:
+    """The cells (viewpoint, aspect) that are listed as reasons for a sentiment, with the number of the reason."""
+    return {
+        (unit.viewpoint.index, unit.aspect.index): place
+        for place, unit in enumerate(explanation.units, 1)
+        if unit.sentiment == sentiment
+    }
+
+
+def bar(share: float, cells: int) -> str:
+    """A bar of block characters for a share between 0 and 1.
+
+    >>> bar(0.5, 8)
+    '████····'
+    """
+    filled = round(max(0.0, min(share, 1.0)) * cells) if math.isfinite(share) else 0
+    return "█" * filled + "·" * (cells - filled)
+
+
+def _heading(words: str) -> list[_Line]:
+    return [_Line(), _Line([(words, "bold")]), _Line([("─" * len(words), "dim")])]
+
+
+def _header(explanation: Explanation) -> list[_Line]:
+    lines = _heading("Why this rating")[1:]
+    lines.append(_Line([(_flat(person(explanation)), "bold")], label=(f"{'person':<14}", "dim")))
+    lines.append(_Line([(_flat(explanation.item), "bold")], label=(f"{'thing':<14}", "dim")))
+    for fact in facts(explanation):
+        style = "bold" if fact.kind == "predicted" else ""
+        lines.append(
+            _Line([(f"{number(fact.value, 2):<9}", style), (fact.remark, "dim")], label=(f"{fact.label:<14}", "dim"))
+        )
+    lines += [_Line(), _Line([(balance(explanation), "")])]
+    return lines
+
+
+def _capsules(explanation: Explanation, width: int) -> list[_Line]:
+    def row(name: str, sentiment: Sentiment, capsule: Capsule) -> _Line:
+        cells = max(8, min(width - 66, 30))
+        figures = (
+            f"  length {number(capsule.length)}  degree {number(capsule.degree)}"
+            f" ({number(capsule.relative_degree)} of the largest)"
+        )
+        return _Line([(bar(capsule.length, cells), STYLE[sentiment]), (figures, "")], label=(f"{name:<12}", ""))
+
+    return [
+        *_heading("How the person is likely to feel"),
+        row("for it", "positive", explanation.positive),
+        row("against it", "negative", explanation.negative),
+        _Line([("Length: how likely the sentiment is, from 0 to 1. Degree: how strong it is.", "dim")]),
+        _Line([(weighed(explanation), "")]),
+    ]
+
+
+def _reasons(explanation: Explanation) -> list[_Line]:
+    lines = _heading("Reasons")
+    if not explanation.units:
+        return [*lines, _Line([("No logic unit was listed for this prediction.", "")])]
+    lines.append(_Line([("[phrase] belongs to this viewpoint or aspect alone, {phrase} to several.", "dim")]))
+    for place, unit in enumerate(explanation.units, 1):
+        lines += [_Line(), *_unit(place, unit)]
+    return lines
+
+
+def _unit(place: int, unit: LogicUnit) -> list[_Line]:
+    return [
+        _Line(
+            [
+                (f"({SIGN[unit.sentiment]}) {SPEAKS[unit.sentiment]}", STYLE[unit.sentiment]),
+                (f": viewpoint {unit.viewpoint.index} meets aspect {unit.aspect.index}", "bold"),
+            ],
+            label=(f"{place}. ", "bold"),
+        ),
+        _Line([(f"coupling  for {number(unit.positive)}  against {number(unit.negative)}", "dim")], indent=3),
+        *_side(SIDE_TITLE["viewpoint"], "viewpoint", unit.viewpoint),
+        *_side(SIDE_TITLE["aspect"], "aspect", unit.aspect),
+    ]
+
+
+def _side(title: str, name: str, side: Side) -> list[_Line]:
+    lines = [_Line([(f"{title} ({name} {side.index})", "underline")], indent=3)]
+    if not side.sentences:
+        lines.append(_Line([(f"No sentence stands for this {name}.", "")], indent=5))
+    for sentence in side.sentences:
+        words = _marked(sentence.text, sentence.marks) if sentence.text.strip() else [("(an empty sentence)", "dim")]
+        lines.append(_Line([*words, ("”", "dim")], indent=5, label=("“", "dim")))
+        lines.append(_Line([(_flat(", ".join(source_parts(sentence))), "dim")], indent=6, label=("— ", "dim")))
+    further = further_phrases(side)
+    if further:
+        more = len(further) - PHRASES_SHOWN
+        shown = " · ".join(further[:PHRASES_SHOWN]) + (f" · and {more} more" if more > 0 else "")
+        lines.append(_Line([(_flat(shown), "")], indent=6, label=("also: ", "dim")))
+    return lines
+
+
+def _couplings(explanation: Explanation, width: int) -> list[_Line]:
+    lines = _heading("Every viewpoint with every aspect")
+    lines.append(
+        _Line(
+            [
+                (
+                    "How much each sentiment listens to a pair. Rows: viewpoints. Columns: aspects. *: a reason above.",
+                    "dim",
+                )
+            ]
+        )
+    )
+    left = _grid("for it", explanation.coupling_positive, listed_cells(explanation, "positive"), width)
+    right = _grid("against it", explanation.coupling_negative, listed_cells(explanation, "negative"), width)
+    breadth = max(map(len, left)) + 4
+    if len(left) == len(right) and breadth + max(map(len, right)) <= width:
+        return lines + [_Line([(f"{one:<{breadth}}{other}", "")]) for one, other in zip(left, right, strict=True)]
+    return [*lines, *(_Line([(row, "")]) for row in (*left, "", *right))]
+
+
+def _grid(name: str, rows: Sequence[Sequence[float]], listed: dict[tuple[int, int], int], width: int) -> list[str]:
+    columns = max(map(len, rows), default=0)
+    if not columns:
+        return [f"{name}: no coupling coefficients were given"]
+    shown = []
+    fitting = max(1, (width - 11) // 7)
+    for first in range(0, columns, fitting):
+        span = range(first, min(first + fitting, columns))
+        shown.append(f"{name:<11}" + "".join(f"{f'a{aspect + 1}':>6} " for aspect in span))
+        for viewpoint, row in enumerate(rows, 1):
+            cells = (
+                f"{number(row[aspect]):>6}{'*' if (viewpoint, aspect + 1) in listed else ' '}"
+                for aspect in span
+                if aspect < len(row)
+            )
+            shown.append(f"{f'v{viewpoint}':>9}  " + "".join(cells))
+    return [line.rstrip() for line in shown]
+
+
+def _target(explanation: Explanation) -> list[_Line]:
+    lines = _heading("What the person really wrote")
+    target = explanation.target
+    if target is None:
+        return [*lines, _Line([("No held-out review: the person's own words on the thing are not known.", "")])]
+    legend = f"Rated {number(target.rating, 2)}. __part__(+) matches a reason for it, __part__(−) a reason against it."
+    lines.append(_Line([(legend, "dim")]))
+    if not target.text.strip():
+        return [*lines, _Line([("The review has no words.", "")])]
+    return [*lines, _Line([*_marked(target.text, target.marks), ("”", "dim")], label=("“", "dim"))]
+
+
+def _notes(explanation: Explanation) -> list[_Line]:
+    if not explanation.notes:
+        return []
+    return [*_heading("Notes"), *(_Line([(_flat(note), "")], label=("• ", "")) for note in explanation.notes)]
+
+
+def _marked(text: str, marks: Iterable[Mark]) -> list[Piece]:
+    """The text in pieces, each mark written out as signs and styled."""
+    pieces: list[Piece] = []
+    for fragment, kinds in split_by_marks(_flat(text), marks):
+        words, style = fragment, ""
+        if "shared" in kinds:
+            words, style = f"{{{words}}}", STYLE["shared"]
+        elif "own" in kinds:
+            words, style = f"[{words}]", STYLE["own"]
+        signs = "".join(sign for kind, sign in SIGN.items() if kind in kinds)
+        if signs:
+            words, style = f"__{words}__({signs})", style or "underline " + STYLE[min(kinds & SIGN.keys())]
+        pieces.append((words, style))
+    return pieces
+
+
+def _flat(text: str) -> str:
+    return neutral(text).replace("\n", " ").replace("\t", " ")
+
+
+def _set(lines: Sequence[_Line], width: int, colour: bool) -> str:
+    """Wraps the lines and writes them out; the text goes in as data, so that no markup in it is obeyed."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(
+        file=StringIO(),
+        width=width,
+        color_system="standard" if colour else None,
+        force_terminal=colour,
+        no_color=not colour,
+        force_jupyter=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    written: list[str] = []
+    for line in lines:
+        hang = line.indent + len(line.label[0])
+        for place, row in enumerate(Text.assemble(*line.pieces).wrap(console, width - hang) or [Text()]):
+            row.rstrip()
+            start = Text.assemble(" " * line.indent, line.label) if place == 0 else Text(" " * hang)
+            with console.capture() as capture:
+                console.print(start + row, soft_wrap=True, end="")
+            written.append(capture.get().rstrip())
+    return "\n".join(written)

@@ -1,0 +1,354 @@
+"""Corpus: every review that is left after cleaning, as columns that can be larger than memory.
+
+A corpus keeps every word; which of them a model sees is decided after the split, by a vocabulary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.errors import DamagedError, InputError
+from carp.reviews.text import Tokens, build_vocabulary, join_tokens, tokenise_many
+from carp.storage import check_folder, disk_errors, new_folder, read_json, write_json
+
+if TYPE_CHECKING:
+    from carp.reviews.ledger import Ledger, RatingScale, Reviews
+
+FORMAT = 1
+TEXTS_AT_ONCE = 20_000
+SPLIT_NAMES = {"train": 0, "valid": 1, "validation": 1, "dev": 1, "test": 2}
+LABELS = {"positive_negative_ratio": "positive/negative", "density_percent": "density in %"}
+Records = NDArray[np.integer[Any]]
+Progress = Callable[[int, int], None]  # texts cut into words so far, texts in all
+
+
+@dataclass(frozen=True, eq=False)
+class StringColumn:
+    """Many strings in one array of bytes, which may lie in a file.
+
+    >>> column = StringColumn.from_strings(["drum", "Röhre"])
+    >>> len(column), column[1], column.index()
+    (2, 'Röhre', {'drum': 0, 'Röhre': 1})
+    """
+
+    data: NDArray[np.uint8]  # UTF-8, end to end
+    offsets: NDArray[np.int64]  # [N + 1]
+
+    @classmethod
+    def from_strings(cls, strings: Iterable[str]) -> StringColumn:
+        # Half a surrogate pair cannot be stored; one character takes its place, so that offsets still hold.
+        encoded = [string.encode("utf-8", "replace") for string in strings]
+        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, place: int) -> str:
+        if not 0 <= place < len(self):
+            raise IndexError(f"{place} is not among {len(self)} strings")
+        return self.data[self.offsets[place] : self.offsets[place + 1]].tobytes().decode("utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[place] for place in range(len(self)))
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {string: place for place, string in enumerate(self)}
+
+    def index(self) -> dict[str, int]:
+        """Where each string stands; made when first asked for."""
+        return self._places
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Reviews as columns; record r is user[r]'s review of item[r]."""
+
+    users: StringColumn
+    items: StringColumn
+    words: StringColumn
+    texts: StringColumn  # [N]
+    user: NDArray[np.int32]  # [N]
+    item: NDArray[np.int32]  # [N]
+    rating: NDArray[np.float32]  # [N] from 1 to facts["levels"]
+    time: NDArray[np.int64]  # [N] seconds since 1970, -1 where unknown
+    split: NDArray[np.int8] | None  # [N] the data's own: 0 train, 1 valid, 2 test
+    token_offsets: NDArray[np.int64]  # [N + 1]
+    tokens: NDArray[np.int32]  # [T] places in words
+    token_starts: NDArray[np.int32]  # [T] characters from the beginning of the text
+    token_lengths: NDArray[np.uint8]  # [T] characters
+    facts: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def __repr__(self) -> str:
+        return f"<Corpus: {len(self):,} reviews by {len(self.users):,} users of {len(self.items):,} items>"
+
+    def text(self, record: int) -> str:
+        return self.texts[record]
+
+    def review_words(self, record: int) -> list[str]:
+        tokens = self.tokens[self.token_offsets[record] : self.token_offsets[record + 1]]
+        return [self.words[word] for word in tokens.tolist()]
+
+    def tokens_of(self, records: Records) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The tokens of some records, end to end, each with the place of its record among those asked for."""
+        offsets = np.asarray(self.token_offsets)
+        sizes = offsets[records + 1] - offsets[records]
+        place = np.repeat(np.arange(len(records)), sizes)
+        step = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return place, np.asarray(self.tokens)[offsets[records][place] + step]
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, StringColumn):
+                arrays |= {field.name: value.data, f"{field.name}_offsets": value.offsets}
+            elif isinstance(value, np.ndarray):
+                arrays[field.name] = value
+        return arrays
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A sha256 sum over all columns: the same for the same content, saved or not."""
+        total = hashlib.sha256()
+        for name, array in self._arrays().items():
+            total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            total.update(np.ascontiguousarray(array).data)
+        return total.hexdigest()
+
+    def save(self, folder: Path | str, *, overwrite: bool = False, ledger: Ledger | None = None) -> None:
+        """Write the folder; with a ledger, `rejects.jsonl` in it lists every record that was refused."""
+        with new_folder(folder, "corpus", overwrite=overwrite) as partial, disk_errors(Path(folder)):
+            for name, array in self._arrays().items():
+                np.save(partial / f"{name}.npy", array, allow_pickle=False)
+            write_json(partial / "corpus.json", {"fingerprint": self.fingerprint, "facts": self.facts})
+            if ledger is not None:
+                ledger.save(partial / "rejects.jsonl")
+
+    @classmethod
+    def load(cls, folder: Path | str, *, mmap: bool = True) -> Corpus:
+        """A saved corpus, every file checked against its manifest; columns stay on the disk unless told otherwise."""
+        folder = Path(folder)
+        manifest = check_folder(folder, "corpus")
+        mode: Literal["r"] | None = "r" if mmap else None
+        try:
+            arrays = {
+                name.removesuffix(".npy"): np.load(folder / name, mmap_mode=mode, allow_pickle=False)
+                for name in manifest["files"]
+                if name.endswith(".npy")
+            }
+            about = read_json(folder / "corpus.json")
+            columns: dict[str, Any] = {
+                name: StringColumn(arrays.pop(name), arrays.pop(f"{name}_offsets"))
+                for name in ("users", "items", "words", "texts")
+            }
+            corpus = cls(**columns, **{"split": None, **arrays}, facts=about["facts"])
+            corpus.__dict__["fingerprint"] = about["fingerprint"]  # spares reading every column again
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            mend = "prepare the corpus anew, or restore it from a copy"
+            raise DamagedError(f"the corpus cannot be read ({error})", where=str(folder), mend=mend) from error
+        return corpus
+
+    def statistics(
+        self,
+        vocabulary_size: int = 20_000,
+        max_words: int = 300,
+        *,
+        stop_words: frozenset[str] | None = None,
+        training: Records | None = None,
+    ) -> dict[str, float]:
+        """The columns of the paper's table of data sets.
+
+        Words are counted as a model would see them with a vocabulary of the whole corpus; documents are made
+        of the records in `training`, or of all, and cut to `max_words`.
+        """
+        everything = np.arange(len(self))
+        seen = build_vocabulary(self, everything, size=vocabulary_size, stop_words=stop_words).model_ids > 0
+        seen_before = np.concatenate([[0], np.cumsum(seen[self.tokens])])
+        words = np.diff(seen_before[self.token_offsets])
+        chosen = everything if training is None else training
+
+        def words_per(owner: NDArray[np.int32], owners: int) -> float:
+            sizes = np.bincount(owner[chosen], weights=words[chosen], minlength=owners)
+            return float(np.minimum(sizes, max_words).mean())
+
+        positive = int((self.rating > (1 + self.facts["levels"]) / 2).sum())
+        return {
+            "users": len(self.users),
+            "items": len(self.items),
+            "ratings": len(self),
+            "words_per_review": float(words.mean()),
+            "words_per_user": words_per(self.user, len(self.users)),
+            "words_per_item": words_per(self.item, len(self.items)),
+            "positive_negative_ratio": positive / max(1, len(self) - positive),
+            "density_percent": 100 * len(self) / (len(self.users) * len(self.items)),
+        }
+
+
+def statistics_table(statistics: dict[str, float]) -> str:
+    """
+    >>> print(statistics_table({"users": 1429, "words_per_review": 32.4512}))
+    users              1,429
+    words per review   32.45
+    """
+    shown = [
+        (LABELS.get(name, name.replace("_", " ")), f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}")
+        for name, value in statistics.items()
+        for digits in [3 if name == "density_percent" else 2]
+    ]
+    width, reach = max(len(label) for label, _ in shown), max(len(value) for _, value in shown)
+    return "\n".join(f"{label:<{width}}   {value:>{reach}}" for label, value in shown)
+
+
+def build_corpus(
+    reviews: Reviews, *, min_reviews: int = 5, levels: int = 5, progress: Progress | None = None
+) -> Corpus:
+    """Clean what was read: the last of repeated reviews wins, rare users and items go, and so do wordless records."""
+    if not len(reviews) or reviews.scale is None:
+        mend = "see the list of rejected records, or name the format and the columns"
+        raise InputError("there are no reviews to work with", where=_sources(reviews), mend=mend)
+    user, item = _numbered(reviews.users)[0], _numbered(reviews.items)[0]
+    last = last_of_each_pair(user, item)
+    kept = last[in_core(user[last], item[last], min_reviews)]
+    if not len(kept):
+        raise _nothing_left(reviews, user[last], item[last], min_reviews)
+    tokens = _tokenise([reviews.texts[r] for r in kept.tolist()], progress)
+    worded = np.diff(tokens.offsets) > 0
+    dropped = {
+        "duplicates": len(reviews) - len(last),
+        "k_core": len(last) - len(kept),
+        "wordless": int((~worded).sum()),
+    }
+    kept = kept[worded]
+    offsets = np.concatenate([tokens.offsets[:1], tokens.offsets[1:][worded]])
+    return _assemble(reviews, reviews.scale, kept, tokens._replace(offsets=offsets), dropped, min_reviews, levels)
+
+
+def _assemble(
+    reviews: Reviews,
+    scale: RatingScale,
+    kept: Records,
+    tokens: Tokens,
+    dropped: dict[str, int],
+    min_reviews: int,
+    levels: int,
+) -> Corpus:
+    records = kept.tolist()
+    user, users = _numbered(reviews.users[r] for r in records)
+    item, items = _numbered(reviews.items[r] for r in records)
+    _refuse_single(reviews, users, items)
+    times = [reviews.times[r] for r in records]
+    ratings = np.asarray(reviews.ratings, dtype=np.float64)[kept]
+    return Corpus(
+        users=StringColumn.from_strings(users),
+        items=StringColumn.from_strings(items),
+        words=StringColumn.from_strings(tokens.words),
+        texts=StringColumn.from_strings(reviews.texts[r] for r in records),
+        user=user.astype(np.int32),
+        item=item.astype(np.int32),
+        rating=scale.to_stars(ratings, levels).astype(np.float32),
+        time=np.array([-1 if time is None else time for time in times], dtype=np.int64),
+        split=None if reviews.splits is None else _own_split([reviews.splits[r] for r in records], _sources(reviews)),
+        token_offsets=tokens.offsets,
+        tokens=tokens.tokens,
+        token_starts=tokens.starts,
+        token_lengths=tokens.lengths,
+        facts=_facts(reviews, scale.describe(ratings, levels), dropped)
+        | {"levels": levels, "min_reviews": min_reviews, "scale_range": [scale.low, scale.high]},
+    )
+
+
+def _facts(reviews: Reviews, scale: str, dropped: dict[str, int]) -> dict[str, Any]:
+    """Where the corpus comes from and what was lost on the way: read = rejected + dropped + kept."""
+    return {
+        "format_version": FORMAT,
+        "scale": scale,
+        "sources": list(reviews.sources),
+        "format": reviews.format,
+        "read": reviews.ledger.read,
+        "accepted": reviews.ledger.accepted,
+        "rejected": reviews.ledger.rejected,
+        "dropped": dropped,
+    }
+
+
+def _tokenise(texts: Sequence[str], progress: Progress | None) -> Tokens:
+    chunks = []
+    for first in range(0, len(texts), TEXTS_AT_ONCE):
+        chunks.append(tokenise_many(texts[first : first + TEXTS_AT_ONCE]))
+        if progress is not None:
+            progress(min(first + TEXTS_AT_ONCE, len(texts)), len(texts))
+    return join_tokens(chunks)
+
+
+def _numbered(names: Iterable[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Numbers in order of first appearance, and the names they stand for."""
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    return np.fromiter(map(numbers.__getitem__, names), np.int64), list(numbers)
+
+
+def last_of_each_pair(user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The records to keep, in their order, where the last review of a thing by the same person wins."""
+    pair = user * (item.max(initial=0) + 1) + item
+    from_the_end = np.unique(pair[::-1], return_index=True)[1]
+    return np.sort(len(pair) - 1 - from_the_end)
+
+
+def in_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
+    """Which records are left when users and items with fewer than `minimum` of them are dropped until none is left."""
+    kept = np.ones(len(user), dtype=bool)
+    while True:
+        enough_by_user = np.bincount(user[kept], minlength=user.max(initial=0) + 1) >= minimum
+        enough_of_item = np.bincount(item[kept], minlength=item.max(initial=0) + 1) >= minimum
+        still = kept & enough_by_user[user] & enough_of_item[item]
+        if still.sum() == kept.sum():
+            return kept
+        kept = still
+
+
+def _nothing_left(reviews: Reviews, user: NDArray[np.int64], item: NDArray[np.int64], min_reviews: int) -> InputError:
+    remaining = [f"{in_core(user, item, k).sum():,} at {k}" for k in (1, 2, 3) if k < min_reviews]
+    return InputError(
+        f"no review is left: nobody and nothing among {len(user):,} reviews keeps {min_reviews} of them",
+        where=_sources(reviews),
+        mend=f"lower --min-reviews ({', '.join(remaining)} would remain)" if remaining else "give more reviews",
+    )
+
+
+def _refuse_single(reviews: Reviews, users: list[str], items: list[str]) -> None:
+    if not users:
+        mend = "check that the column of texts is the right one"
+        raise InputError("no review has a word in it", where=_sources(reviews), mend=mend)
+    for name, found in (("user", users), ("item", items)):
+        if len(found) == 1:
+            raise InputError(
+                f"all reviews have the same {name}, {found[0]!r}: there is nothing to compare",
+                where=_sources(reviews),
+                mend=f"check that the column of {name}s is the right one, or give more reviews",
+            )
+
+
+def _own_split(names: list[str], where: str) -> NDArray[np.int8]:
+    unknown = next((name for name in names if name.strip().lower() not in SPLIT_NAMES), None)
+    if unknown is not None:
+        raise InputError(f"{unknown!r} is no part of a split", where=where, mend="write train, valid or test")
+    return np.array([SPLIT_NAMES[name.strip().lower()] for name in names], dtype=np.int8)
+
+
+def _sources(reviews: Reviews) -> str:
+    return ", ".join(map(str, reviews.sources)) or "the reviews given"

@@ -1,0 +1,96 @@
+"""User and item documents from training reviews, ragged, each word knowing the review it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from carp.reviews.corpus import Corpus
+    from carp.reviews.text import Vocabulary
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """One document for each owner (a user or an item), its words end to end.
+
+    Document d is the stretch `offsets[d]:offsets[d + 1]` of the three word columns. Cut to its first words,
+    in the order of the corpus, so that leaving a review out later only shortens it.
+    """
+
+    words: Ints  # [T] model word ids, from 1
+    review: Ints  # [T] the record each word was written in
+    place: Ints  # [T] which token of that record it is, to find its characters again
+    offsets: NDArray[np.int64]  # [D + 1]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"words": self.words, "review": self.review, "place": self.place, "offsets": self.offsets}
+
+
+def training_words(corpus: Corpus, vocabulary: Vocabulary, train: NDArray[np.int64]) -> tuple[Ints, Ints, Ints]:
+    """The words a model sees, of training records alone: word id, record and token place, in corpus order."""
+    offsets = np.asarray(corpus.token_offsets)
+    lengths = offsets[train + 1] - offsets[train]
+    place = _ranges(lengths)
+    review = np.repeat(train, lengths)
+    words = vocabulary.model_ids[np.asarray(corpus.tokens)[offsets[review] + place]]
+    seen = words > 0
+    return words[seen].astype(np.int32), review[seen].astype(np.int32), place[seen].astype(np.int32)
+
+
+def make_documents(
+    words: Ints, review: Ints, place: Ints, owner_of_record: Ints, owners: int, *, max_words: int = 300
+) -> Documents:
+    """Gather the words of each owner's reviews and cut every document to its first `max_words`."""
+    owner = owner_of_record[review]
+    order = np.argsort(owner, kind="stable")
+    counts = np.bincount(owner, minlength=owners)
+    order = order[_ranges(counts) < max_words]
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, max_words))]).astype(np.int64)
+    return Documents(words[order], review[order], place[order], offsets)
+
+
+def _ranges(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """
+    >>> _ranges(np.array([2, 0, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def padded(
+    documents: Documents, owners: NDArray[np.int64], leave_out: NDArray[np.int64] | None = None
+) -> tuple[Ints, Ints]:
+    """Words and reviews of some documents as rectangles padded with 0 and -1.
+
+    Where `leave_out` names a record (not -1), that review is not there: its words are taken away before
+    anything else sees the document.
+    """
+    starts = documents.offsets[owners]
+    lengths = documents.offsets[owners + 1] - starts
+    row = np.repeat(np.arange(len(owners)), lengths)
+    source = np.repeat(starts, lengths) + _ranges(lengths)
+    review = documents.review[source]
+    if leave_out is not None:
+        kept = review != leave_out[row]
+        row, source, review = row[kept], source[kept], review[kept]
+        lengths = np.bincount(row, minlength=len(owners))
+    column = _ranges(lengths)
+    width = max(1, int(lengths.max(initial=0)))
+    words = np.zeros((len(owners), width), dtype=np.int32)
+    reviews = np.full((len(owners), width), -1, dtype=np.int32)
+    words[row, column] = documents.words[source]
+    reviews[row, column] = review
+    return words, reviews

@@ -1,0 +1,137 @@
+"""Which records train, which choose, which judge: the paper's rule, seeded, or the user's own split."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.errors import InputError
+
+if TYPE_CHECKING:
+    from carp.reviews.corpus import Corpus
+
+TRAIN, VALID, TEST = 0, 1, 2
+NAMES = {"train": TRAIN, "valid": VALID, "validation": VALID, "dev": VALID, "test": TEST}
+
+
+@dataclass(frozen=True)
+class Split:
+    """For every record of a corpus the part it belongs to."""
+
+    part: NDArray[np.int8]  # [N], TRAIN, VALID or TEST
+    origin: str  # "80:20, seed 0" or where the user's own split came from
+
+    def records(self, part: int) -> NDArray[np.int64]:
+        return np.flatnonzero(self.part == part)
+
+    @property
+    def train(self) -> NDArray[np.int64]:
+        return self.records(TRAIN)
+
+    @property
+    def valid(self) -> NDArray[np.int64]:
+        return self.records(VALID)
+
+    @property
+    def test(self) -> NDArray[np.int64]:
+        return self.records(TEST)
+
+
+def split_corpus(corpus: Corpus, *, seed: int = 0, file: Path | None = None) -> Split:
+    """The split to use: a file's, else the corpus' own column, else the paper's rule with this seed."""
+    if file is not None:
+        return split_from_file(corpus, file)
+    if corpus.split is not None:
+        return checked(Split(np.asarray(corpus.split, dtype=np.int8), "the corpus' own split column"))
+    return random_split(corpus.user, corpus.item, seed=seed)
+
+
+def random_split(
+    user: NDArray[np.int32],
+    item: NDArray[np.int32],
+    *,
+    seed: int,
+    test_share: float = 0.2,
+    valid_share: float = 0.1,
+) -> Split:
+    """80:20, a tenth of training for validation, every user and every item at least once in training.
+
+    One record of each user, then one of each item still uncovered, is bound to training; test and then
+    validation are drawn from the records that are left, so that their sizes are shares of the whole.
+    """
+    order = np.random.default_rng([seed, 80_20]).permutation(len(user))
+    free = order[~_bound_to_training(user[order], item[order])]
+    part = np.full(len(user), TRAIN, dtype=np.int8)
+    test_size = min(round(test_share * len(user)), len(free))
+    part[free[:test_size]] = TEST
+    valid_size = min(round(valid_share * (len(user) - test_size)), len(free) - test_size)
+    part[free[test_size : test_size + valid_size]] = VALID
+    return checked(Split(part, f"80:20, seed {seed}"))
+
+
+def _bound_to_training(user: NDArray[np.int32], item: NDArray[np.int32]) -> NDArray[np.bool_]:
+    bound = np.zeros(len(user), dtype=bool)
+    bound[np.unique(user, return_index=True)[1]] = True
+    uncovered = ~np.isin(item, item[bound])
+    places = np.flatnonzero(uncovered)
+    bound[places[np.unique(item[uncovered], return_index=True)[1]]] = True
+    return bound
+
+
+def checked(split: Split) -> Split:
+    """A split that leaves a part empty cannot be used for anything honest."""
+    for name, part in (("training", TRAIN), ("validation", VALID), ("test", TEST)):
+        if not len(split.records(part)):
+            raise InputError(
+                f"the {name} part of the split is empty ({len(split.part)} records in all)",
+                where=split.origin,
+                mend="give more reviews, or a split of your own that fills train, valid and test",
+            )
+    return split
+
+
+def split_from_file(corpus: Corpus, file: Path) -> Split:
+    """A CSV with the columns user, item, split (train, valid or test); it must name every record."""
+    known = {(int(u), int(i)): r for r, (u, i) in enumerate(zip(corpus.user, corpus.item, strict=True))}
+    users, items = corpus.users.index(), corpus.items.index()
+    part = np.full(len(corpus.user), -1, dtype=np.int8)
+    for line, row in _rows(file):
+        name = (row.get("split") or "").strip().lower()
+        if name not in NAMES:
+            raise InputError(
+                f"{name!r} is no part of a split", where=f"{file}, line {line}", mend="write train, valid or test"
+            )
+        pair = (users.get((row.get("user") or "").strip(), -1), items.get((row.get("item") or "").strip(), -1))
+        if pair in known:  # pairs that preparing dropped may stand in the file
+            part[known[pair]] = NAMES[name]
+    missing = np.flatnonzero(part < 0)
+    if len(missing):
+        r = int(missing[0])
+        raise InputError(
+            f"{len(missing)} of {len(part)} records have no place in the split, the first is "
+            f"{corpus.users[int(corpus.user[r])]}, {corpus.items[int(corpus.item[r])]}",
+            where=str(file),
+            mend="add a line for each of them",
+        )
+    return checked(Split(part, str(file)))
+
+
+def _rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as handle:
+            reader = csv.DictReader(handle)
+            missing = {"user", "item", "split"} - set(reader.fieldnames or ())
+            if missing:
+                raise InputError(
+                    f"the columns {', '.join(sorted(missing))} are missing",
+                    where=str(file),
+                    mend="give a CSV with the header user,item,split",
+                )
+            return [(reader.line_num, row) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read ({error})", where=str(file), mend="give a UTF-8 CSV file") from error

@@ -1,0 +1,18 @@
+"""What several kinds of tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with real review data: $CARP_DATA, else ../shared/data beside the checkout."""
+    root = Path(__file__).resolve().parents[1]
+    folder = Path(os.environ.get("CARP_DATA") or root.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"there is no real review data at {folder}; set CARP_DATA to its folder")
+    return folder

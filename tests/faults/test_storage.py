@@ -1,0 +1,414 @@
+"""Whatever the disk does, what was there stays; whatever a folder holds, damage is not silent."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from carp.errors import CarpError, DamagedError, StorageError, UsageError
+from carp.storage import (
+    MANIFEST,
+    append_json_line,
+    check_folder,
+    load_arrays,
+    new_folder,
+    read_json,
+    read_json_lines,
+    save_arrays,
+    sweep,
+    write_bytes,
+    write_json,
+)
+
+
+class FullDisk:
+    """Lets the first `allowed` operations pass and refuses the next, as a disk does that has just filled up."""
+
+    def __init__(self, monkeypatch, allowed, *, error=errno.ENOSPC):
+        self.calls, self.allowed, self.error = 0, allowed, error
+        for owner, name in ((os, "fsync"), (pathlib.Path, "open"), (pathlib.Path, "replace"), (pathlib.Path, "mkdir")):
+            monkeypatch.setattr(owner, name, self.counted(getattr(owner, name)))
+        monkeypatch.setattr(pathlib.Path, "rename", self.counted(pathlib.Path.rename))
+
+    def counted(self, operation):
+        def call(*given, **named):
+            self.calls += 1
+            if self.calls == self.allowed + 1:
+                raise OSError(self.error, os.strerror(self.error))
+            return operation(*given, **named)
+
+        return call
+
+
+def until_it_fits(monkeypatch, work):
+    """Run the work with the disk full at the first operation, the second, ... until all of it passes."""
+    for allowed in range(200):
+        refusal = None
+        with monkeypatch.context() as patch:
+            disk = FullDisk(patch, allowed)
+            try:
+                work()
+            except StorageError as error:
+                refusal = error
+        assert refusal is None or "no space left" in str(refusal)
+        yield allowed, refusal is not None
+        if disk.calls <= allowed:
+            return
+    raise AssertionError("the work never ends")
+
+
+def listing(folder):
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def dead_process():
+    """A process number that belonged to somebody who is gone."""
+    finished = subprocess.Popen([sys.executable, "-c", ""])
+    finished.wait()
+    return finished.pid
+
+
+# ---- single files
+
+
+def test_a_full_disk_at_each_step_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch):
+    file = tmp_path / "note.json"
+    write_bytes(file, b"old")
+    failures = 0
+    for _, failed in until_it_fits(monkeypatch, lambda: write_bytes(file, b"new")):
+        assert sorted(item.name for item in tmp_path.iterdir()) == ["note.json"]
+        assert file.read_bytes() in (b"old", b"new")
+        failures += failed
+        if failed and file.read_bytes() == b"new":
+            write_bytes(file, b"old")  # renamed already; only the last flush failed
+    assert failures >= 4  # opening, flushing, renaming, flushing the folder
+    assert file.read_bytes() == b"new"
+
+
+def test_a_write_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
+    file = tmp_path / "note.json"
+    write_bytes(file, b"old")
+    opened = pathlib.Path.open
+
+    class Short:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *reason):
+            self.inner.close()
+
+        def write(self, data):
+            self.inner.write(data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "open", lambda path, mode="r", *rest: Short(opened(path, mode, *rest)))
+    with pytest.raises(StorageError, match="no space left") as caught:
+        write_bytes(file, b"new content")
+    monkeypatch.undo()
+    assert str(file) in str(caught.value)
+    assert listing(tmp_path) == {"note.json": b"old"}
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.EACCES, "not allowed"), (errno.EROFS, "not allowed"), (errno.EDQUOT, "no space"), (errno.EIO, "refused")],
+)
+def test_every_refusal_says_what_and_where_and_how_to_mend_it(tmp_path, monkeypatch, number, words):
+    FullDisk(monkeypatch, 1, error=number)
+    with pytest.raises(StorageError, match=words) as caught:
+        write_bytes(tmp_path / "x", b"")
+    assert caught.value.mend
+    assert caught.value.where == str(tmp_path / "x")
+
+
+def test_a_file_where_a_folder_should_be_is_refused(tmp_path):
+    (tmp_path / "x").write_bytes(b"")
+    with pytest.raises(StorageError, match="a file stands where a folder is needed"):
+        write_bytes(tmp_path / "x" / "y", b"")
+
+
+def test_numbers_that_json_cannot_hold_are_never_written(tmp_path):
+    write_json(tmp_path / "x", {"a": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "x", {"a": float("nan")})
+    assert read_json(tmp_path / "x") == {"a": 1}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000, b'{"a": 1}}', b"nul"])
+def test_a_damaged_json_file_is_refused(tmp_path, content):
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(DamagedError, match="cannot be read"):
+        read_json(tmp_path / "x.json")
+
+
+def test_a_log_cut_off_by_a_kill_gives_its_whole_lines(tmp_path):
+    log = tmp_path / "log.jsonl"
+    assert read_json_lines(log) == []
+    for epoch in range(3):
+        append_json_line(log, {"epoch": epoch})
+    whole = log.read_bytes()
+    assert read_json_lines(log) == [{"epoch": 0}, {"epoch": 1}, {"epoch": 2}]
+    for cut in range(len(whole)):
+        log.write_bytes(whole[:cut])
+        found = read_json_lines(log)
+        assert found == [{"epoch": epoch} for epoch in range(len(found))]
+        assert len(found) >= whole[:cut].count(b"\n")
+
+
+def test_arrays_come_back_as_they_were(tmp_path):
+    arrays = {
+        "numbers": np.arange(6, dtype=np.float32).reshape(2, 3).T,  # not contiguous
+        "none": np.zeros((0, 4), np.int64),
+        "one": np.array(3, np.int8),
+    }
+    save_arrays(tmp_path / "x.safetensors", arrays)
+    found = load_arrays(tmp_path / "x.safetensors")
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_truncated_arrays_are_refused(tmp_path):
+    file = tmp_path / "x.safetensors"
+    save_arrays(file, {"numbers": np.arange(50)})
+    whole = file.read_bytes()
+    for cut in (0, 4, 8, 20, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:cut])
+        with pytest.raises(DamagedError):
+            load_arrays(file)
+
+
+# ---- whole folders
+
+
+def make_folder(path, content, overwrite=False):
+    with new_folder(path, "thing", overwrite=overwrite) as partial:
+        write_bytes(partial / "a.txt", content)
+        write_bytes(partial / "deep" / "b.txt", content * 2)
+
+
+def test_a_full_disk_at_each_step_leaves_the_old_folder_whole(tmp_path, monkeypatch):
+    folder = tmp_path / "thing"
+    make_folder(folder, b"old")
+    old = listing(folder)
+    failures = 0
+    for _, failed in until_it_fits(monkeypatch, lambda: make_folder(folder, b"new", overwrite=True)):
+        check_folder(folder, "thing")
+        assert [item.name for item in tmp_path.iterdir()] == ["thing"], "nothing is left beside it"
+        if failed:
+            failures += 1
+            if listing(folder) != old:
+                assert (folder / "a.txt").read_bytes() == b"new"
+                make_folder(folder, b"old", overwrite=True)
+    assert failures > 10
+    assert (folder / "a.txt").read_bytes() == b"new"
+
+
+def test_a_full_disk_at_each_step_leaves_no_new_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "thing"
+    for _, failed in until_it_fits(monkeypatch, lambda: make_folder(folder, b"new")):
+        if failed and folder.exists():
+            check_folder(folder, "thing")
+            make_folder(folder, b"", overwrite=True)
+            for file in sorted(folder.rglob("*"), reverse=True):
+                file.rmdir() if file.is_dir() else file.unlink()
+            folder.rmdir()
+        elif failed:
+            assert list(tmp_path.iterdir()) == []
+    check_folder(folder, "thing")
+
+
+def test_an_error_while_filling_leaves_nothing(tmp_path):
+    def fill_half():
+        with new_folder(tmp_path / "thing", "thing") as partial:
+            write_bytes(partial / "a.txt", b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fill_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_not_touched_unless_asked(tmp_path):
+    make_folder(tmp_path / "thing", b"old")
+    with pytest.raises(UsageError, match="already exists"):
+        make_folder(tmp_path / "thing", b"new")
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"old"
+    make_folder(tmp_path / "thing", b"new", overwrite=True)
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"new"
+
+
+def test_a_folder_of_somebody_else_is_never_overwritten(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="not made by carp"):
+        make_folder(tmp_path / "thesis", b"new", overwrite=True)
+    assert listing(tmp_path) == {"thesis/chapter.tex": b"years of work"}
+
+
+# ---- leftovers
+
+
+def test_leftovers_of_dead_processes_are_swept_and_those_of_living_ones_are_not(tmp_path):
+    dead, living = dead_process(), os.getppid()
+    for owner in (dead, living):
+        (tmp_path / f".thing.{owner}.partial").mkdir()
+        (tmp_path / f".thing.{owner}.partial" / "a.txt").write_bytes(b"half")
+    (tmp_path / f".note.json.{dead}.partial").write_bytes(b"half")
+    (tmp_path / ".thing.notes.partial").write_bytes(b"somebody's own file")
+    make_folder(tmp_path / "thing", b"new")
+    names = {item.name for item in tmp_path.iterdir()}
+    assert names == {"thing", f".thing.{living}.partial", f".note.json.{dead}.partial", ".thing.notes.partial"}
+    sweep(tmp_path, "note.json")
+    assert not (tmp_path / f".note.json.{dead}.partial").exists()
+
+
+def test_a_folder_set_aside_by_a_process_that_died_comes_back(tmp_path):
+    make_folder(tmp_path / "thing", b"old")
+    dead = dead_process()
+    (tmp_path / "thing").rename(tmp_path / f".thing.{dead}.replaced")
+    (tmp_path / f".thing.{dead}.partial").mkdir()
+    with pytest.raises(UsageError, match="already exists"):
+        make_folder(tmp_path / "thing", b"new")
+    check_folder(tmp_path / "thing", "thing")
+    assert [item.name for item in tmp_path.iterdir()] == ["thing"]
+
+
+def test_a_folder_set_aside_goes_where_the_new_one_took_its_place(tmp_path):
+    make_folder(tmp_path / "thing", b"new")
+    leftover = tmp_path / f".thing.{dead_process()}.replaced"
+    leftover.mkdir()
+    (leftover / "a.txt").write_bytes(b"old")
+    sweep(tmp_path, "thing")
+    assert [item.name for item in tmp_path.iterdir()] == ["thing"]
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"new"
+
+
+def test_a_process_killed_while_filling_leaves_the_old_folder(tmp_path):
+    make_folder(tmp_path / "thing", b"old")
+    script = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from carp.storage import new_folder, write_bytes\n"
+        "with new_folder(Path(sys.argv[1]), 'thing', overwrite=True) as partial:\n"
+        "    write_bytes(partial / 'a.txt', b'new')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "thing")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"old"
+    check_folder(tmp_path / "thing", "thing")
+    assert len(list(tmp_path.iterdir())) == 2
+    make_folder(tmp_path / "thing", b"newer", overwrite=True)
+    assert [item.name for item in tmp_path.iterdir()] == ["thing"]
+
+
+# ---- manifests
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_folder(tmp_path / "thing", b"content")
+    return tmp_path / "thing"
+
+
+def change(folder, edit):
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    edit(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def test_an_unaltered_folder_passes_and_is_described(folder):
+    manifest = check_folder(folder, "thing")
+    assert set(manifest["files"]) == {"a.txt", "deep/b.txt"}
+    assert manifest["files"]["a.txt"]["bytes"] == len(b"content")
+
+
+def test_a_missing_file_is_refused(folder):
+    (folder / "deep" / "b.txt").unlink()
+    with pytest.raises(DamagedError, match="missing"):
+        check_folder(folder, "thing")
+
+
+@pytest.mark.parametrize("content", [b"contenT", b"", b"content ", b"tnetnoc"])
+def test_an_altered_file_is_refused(folder, content):
+    (folder / "a.txt").write_bytes(content)
+    with pytest.raises(DamagedError, match="damaged") as caught:
+        check_folder(folder, "thing")
+    assert str(folder / "a.txt") in str(caught.value)
+
+
+def test_a_file_of_another_size_is_refused_without_reading_it(folder):
+    (folder / "a.txt").write_bytes(b"longer content")
+    with pytest.raises(DamagedError, match="damaged"):
+        check_folder(folder, "thing", contents=False)
+
+
+OUTSIDE = [
+    "../secret",
+    "/etc/hostname",
+    "deep/../../secret",
+    "..",
+    ".",
+    "",
+    "absent.txt",
+    "a.txt/x",
+    "x" * 5000,
+    "a\0b",
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE, ids=lambda name: repr(name[:20]))
+def test_a_manifest_that_names_something_outside_or_absent_is_refused(folder, name):
+    secret = folder.parent / "secret"
+    secret.write_bytes(b"content")
+    known = check_folder(folder, "thing")["files"]["a.txt"]
+    change(folder, lambda manifest: manifest["files"].update({name: known}))
+    with pytest.raises(DamagedError):
+        check_folder(folder, "thing")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda manifest: manifest.update(version=2),
+        lambda manifest: manifest.update(version=None),
+        lambda manifest: manifest.pop("version"),
+        lambda manifest: manifest.update(kind="other"),
+        lambda manifest: manifest.pop("kind"),
+        lambda manifest: manifest.update(files=[]),
+        lambda manifest: manifest.pop("files"),
+        lambda manifest: manifest["files"].update({"a.txt": None}),
+        lambda manifest: manifest["files"].update({"a.txt": "sum"}),
+        lambda manifest: manifest["files"]["a.txt"].pop("sha256"),
+        lambda manifest: manifest["files"]["a.txt"].pop("bytes"),
+        lambda manifest: manifest["files"]["a.txt"].update(sha256="0" * 64),
+    ],
+)
+def test_a_manifest_of_another_kind_version_or_form_is_refused(folder, edit):
+    change(folder, edit)
+    with pytest.raises(CarpError) as caught:
+        check_folder(folder, "thing")
+    assert caught.value.mend
+
+
+def test_what_is_no_folder_of_ours_is_refused(folder, tmp_path):
+    with pytest.raises(UsageError, match="this is a thing, not a model"):
+        check_folder(folder, "model")
+    with pytest.raises(StorageError, match="there is no thing here"):
+        check_folder(tmp_path / "nowhere", "thing")
+    (folder / MANIFEST).unlink()
+    with pytest.raises(DamagedError, match=r"manifest\.json is missing"):
+        check_folder(folder, "thing")

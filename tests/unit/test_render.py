@@ -1,0 +1,516 @@
+"""Explanations as text, page and JSON."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from carp.explain import Capsule, Explanation, LogicUnit, Mark, Sentence, Side, TargetReview
+from carp.render.json import explanation_json
+from carp.render.page import explanation_fragment, explanation_page, style_sheet
+from carp.render.text import explanation_text, neutral, split_by_marks
+
+COLOUR_SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
+VOID_TAGS = {"meta", "circle", "rect", "line"}
+PAGE_TAGS = re.compile(
+    "html|head|meta|title|style|body|main|header|section|article|aside|div|p|h[1-5]|span|bdi|b|strong|"
+    "svg|circle|rect|line|text|dl|dt|dd|ul|li|figure|figcaption|blockquote|mark|sup|details|summary|"
+    "table|caption|thead|tbody|tr|th|td"
+)
+PAGE_ATTRIBUTES = re.compile(
+    "lang|charset|http-equiv|content|name|class|title|dir|role|tabindex|scope|aria-label|aria-hidden|"
+    "x|y|x1|x2|y1|y2|cx|cy|r|rx|width|height|transform"
+)
+
+TAGS = ("script", "img", "svg", "iframe", "object", "embed", "style", "link", "meta", "base", "form", "video")
+HANDLERS = ("onclick", "onerror", "onload", "onmouseover", "onfocus", "ontoggle", "onbegin", "onpointerenter")
+PAYLOADS = (
+    *(f"<{tag}>alert(1)</{tag}>" for tag in TAGS),
+    *(f"<{tag} src=x onerror=alert(1)//" for tag in TAGS),
+    *(f"</{tag}><b>free</b>" for tag in ("title", "style", "mark", "bdi", "td", "main", "textarea", "script")),
+    *(f'" {handler}="alert(1)' for handler in HANDLERS),
+    *(f"' {handler}='alert(1)" for handler in HANDLERS),
+    *(f"<svg {handler}=alert(1)>" for handler in HANDLERS),
+    *(f"`><x {handler}=alert`1`>" for handler in HANDLERS),
+    *(
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "data:text/html,<script>1</script>",
+        "vbscript:x",
+        "//evil.example/x",
+    ),
+    *(
+        "{{7*7}}",
+        "${7*7}",
+        "{% import os %}",
+        "<%= 1 %>",
+        "#{1}",
+        "{0.__class__}",
+        "%(x)s",
+        "%s%n",
+        "$(id)",
+        "{x!r:>9}",
+    ),
+    *("[bold red]loud[/]", "[/]", "[link=file:///etc/passwd]x[/link]", ":warning:", "[@click=app.quit]x[/]"),
+    *(
+        "\x1b[31mred\x1b[0m",
+        "\x1b]0;title\x07",
+        "\x1b]8;;http://evil.example\x1b\\\\x",
+        "\x1b[2J",
+        "\x9b31m",
+        "\x08\x08\x7f",
+    ),
+    *(
+        "\u202egnp.exe",
+        "\u2066left\u2069",
+        "\u202b\u202c",
+        "a\u2028b\u2029c",
+        "\x00\x01\x1f",
+        "\ud800 lone",
+        "\r\noverwritten\r",
+    ),
+    *(
+        "&lt;script&gt;",
+        "&#x3C;img src=x&#x3E;",
+        "&",
+        "<!--",
+        "-->",
+        "<![CDATA[x]]>",
+        "]]>",
+        "<?php 1 ?>",
+        "<",
+        "\"'`=/",
+    ),
+)
+
+
+def marked(text, *phrases, kind="own"):
+    return tuple(Mark(text.index(phrase), text.index(phrase) + len(phrase), kind) for phrase in phrases)
+
+
+def side(index, text, own=(), shared=(), user="A2R6RA8FRBS608", item="B00006IFI3", rating=4.0):
+    marks = (*marked(text, *own), *marked(text, *shared, kind="shared"))
+    return Side(index, (Sentence(text, marks, user, item, rating),), (*own, *shared))
+
+
+def file_box() -> Explanation:
+    """The first example of the paper: a person who likes solid things, and a cardboard box."""
+    thing = "B0017D0E5G"
+    metal = side(2, "The base is solid metal with high quality casters.", ["solid metal", "high quality casters"])
+    light = side(
+        2,
+        "One last thing, I think is holds light stuffs, don`t over loading it.",
+        ["holds light stuffs", "over loading it"],
+        user="A1LK2Z9O8S5KVW",
+        item=thing,
+        rating=3.0,
+    )
+    money = side(1, "These labels save me money by letting me reuse old folders.", ["save me money"], item="B00007E7D2")
+    price = side(
+        5,
+        "My concerns is the price. I think is seriously overprice for a cardboard box.",
+        ["concerns is the price", "seriously overprice"],
+        user="AQZH7YTWQPOBE",
+        item=thing,
+        rating=2.0,
+    )
+    tools = side(
+        5,
+        "These are great organizational tools, whether to replace lost tabs or to relabel a whole drawer in your own "
+        "unique manner.",
+        ["great organizational tools", "replace lost tabs", "relabel a whole drawer"],
+        item="B0009F3PH6",
+        rating=5.0,
+    )
+    papers = side(
+        3,
+        "I could easily use a bunch of these to organize papers and magazines at work and at home",
+        ["organize"],
+        ["papers and magazines"],
+        user="A250AXLRBVYKB4",
+        item=thing,
+        rating=5.0,
+    )
+    wrote = (
+        "The Smead MO File Box seemed like it could be a good way to keep those papers right at hand. It's a little "
+        "disapointing for the price that it doesn't come with a slip-cover. The overall would not recommend it for "
+        "general use unless they reassess the price."
+    )
+    return Explanation(
+        user="A2R6RA8FRBS608",
+        item=thing,
+        rating=3.03,
+        rating_range=(1.0, 5.0),
+        item_mean=3.86,
+        baseline=3.71,
+        positive=Capsule(0.589, 1.842, 0.761),
+        negative=Capsule(0.460, 1.779, 0.735),
+        coupling_positive=(
+            (0.041, 0.030, 0.045, 0.038, 0.026),
+            (0.036, 0.034, 0.042, 0.047, 0.039),
+            (0.052, 0.033, 0.040, 0.035, 0.041),
+            (0.037, 0.044, 0.029, 0.043, 0.036),
+            (0.048, 0.031, 0.074, 0.046, 0.033),
+        ),
+        coupling_negative=(
+            (0.038, 0.047, 0.033, 0.041, 0.064),
+            (0.043, 0.079, 0.036, 0.030, 0.045),
+            (0.029, 0.041, 0.038, 0.044, 0.035),
+            (0.040, 0.036, 0.047, 0.031, 0.042),
+            (0.034, 0.043, 0.029, 0.037, 0.048),
+        ),
+        units=(
+            LogicUnit(metal, light, 0.034, 0.079, "negative"),
+            LogicUnit(money, price, 0.026, 0.064, "negative"),
+            LogicUnit(tools, papers, 0.074, 0.029, "positive"),
+        ),
+        target=TargetReview(
+            wrote,
+            2.0,
+            (
+                *marked(wrote, "it could be a good way to keep those papers right at hand.", kind="positive"),
+                *marked(
+                    wrote, "a little disapointing for the price", "unless they reassess the price", kind="negative"
+                ),
+            ),
+        ),
+        notes=("The thing has 34 training reviews; the most recent 20 were read.",),
+    )
+
+
+def hostile(payload: str) -> Explanation:
+    """The payload in every place that data can reach."""
+    sentence = Sentence(payload, (Mark(0, len(payload), "own"),), payload, payload, 1.0)
+    one = Side(1, (sentence,), ("another " + payload,))
+    return replace(
+        file_box(),
+        user=payload,
+        item=payload,
+        units=(LogicUnit(one, one, 0.1, 0.2, "negative"),),
+        target=TargetReview(payload, 1.0, (Mark(0, len(payload), "positive"),)),
+        notes=(payload,),
+    )
+
+
+class Outline(HTMLParser):
+    """The elements of a page with all their attributes, and apart from them its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements, self.words, self.open, self.unbalanced = [], [], [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, *attrs))
+        if tag not in VOID_TAGS:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, *attrs))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.unbalanced.append(tag)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def handle_comment(self, data):
+        self.unbalanced.append("comment")
+
+    def handle_pi(self, data):
+        self.unbalanced.append("instruction")
+
+    def unknown_decl(self, data):
+        self.unbalanced.append("declaration")
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} is not JSON")
+
+
+@given(
+    st.text(max_size=40),
+    st.lists(
+        st.builds(
+            Mark,
+            st.integers(-10, 60),
+            st.integers(-10, 60),
+            st.sampled_from(["own", "shared", "positive", "negative"]),
+        ),
+        max_size=8,
+    ),
+)
+def test_marks_cut_a_text_without_losing_a_character(text, marks):
+    fragments = split_by_marks(text, marks)
+    assert "".join(fragment for fragment, _ in fragments) == text
+    assert all(fragment for fragment, _ in fragments)
+    kinds = [kinds for fragment, kinds in fragments for _ in fragment]
+    assert kinds == [{mark.kind for mark in marks if mark.start <= place < mark.end} for place in range(len(text))]
+
+
+def test_touching_marks_of_one_kind_read_as_one_phrase():
+    assert split_by_marks("ab", [Mark(0, 1, "own"), Mark(1, 2, "own"), Mark(1, 1, "shared")]) == [("ab", {"own"})]
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=30))
+def test_neutral_text_keeps_its_length_and_can_be_written(text):
+    shown = neutral(text)
+    assert len(shown) == len(text)
+    assert shown.encode("utf-8").decode("utf-8") == shown
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
+
+
+def test_there_are_a_hundred_payloads():
+    assert len(set(PAYLOADS)) >= 100
+
+
+@pytest.mark.parametrize("render", [explanation_page, explanation_fragment])
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_data_never_becomes_markup(payload, render):
+    outline = Outline(render(hostile(payload)))
+    assert outline.elements == Outline(render(hostile("plain"))).elements
+    assert not outline.unbalanced
+    assert not outline.open
+    words = "".join(outline.words)
+    # The title, both sides' sentences, their sources and phrases, the target and the note.
+    assert words.count(neutral(payload)) >= 10
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_data_never_commands_a_terminal(payload):
+    plain = explanation_text(hostile(payload), width=90)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", plain)
+    assert re.sub(r"\s+", " ", neutral(payload)).strip() in plain
+    coloured = explanation_text(hostile(payload), width=90, colour=True)
+    assert COLOUR_SEQUENCE.sub("", coloured) == plain
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_json_gives_back_the_data_and_holds_nothing_to_obey(payload):
+    written = explanation_json(hostile(payload))
+    assert not re.search("[<\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", written)
+    read = json.loads(written)
+    assert read["user"] == read["item"] == read["target"]["text"] == read["notes"][0] == payload
+
+
+def test_json_has_no_number_that_json_does_not_know():
+    broken = replace(file_box(), rating=float("nan"), baseline=float("inf"), user="Зоя")
+    written = explanation_json(broken, indent=None)
+    read = json.loads(written, parse_constant=refuse)
+    assert read["rating"] is None
+    assert read["baseline"] is None
+    assert "Зоя" in written
+    assert "\n" not in written
+
+
+def test_json_takes_numbers_of_numpy():
+    numpy = pytest.importorskip("numpy")
+    built = replace(file_box(), rating=numpy.float32(3.5), coupling_positive=((numpy.float32(0.25),),))
+    read = json.loads(explanation_json(built))
+    assert read["rating"] == 3.5
+    assert read["coupling_positive"] == [[0.25]]
+
+
+def test_page_is_whole_and_uses_only_the_elements_it_needs():
+    page = explanation_page(file_box())
+    outline = Outline(page)
+    assert page.startswith("<!DOCTYPE html>")
+    assert not outline.unbalanced
+    assert not outline.open
+    assert all(PAGE_TAGS.fullmatch(tag) for tag, *_ in outline.elements)
+    assert all(PAGE_ATTRIBUTES.fullmatch(name) for _, *attributes in outline.elements for name, _ in attributes)
+    assert ("html", ("lang", "en")) in outline.elements
+
+
+@pytest.mark.parametrize(("render", "top"), [(explanation_page, 1), (explanation_fragment, 2)])
+def test_headings_go_down_without_a_gap(render, top):
+    levels = [int(tag[1]) for tag, *_ in Outline(render(file_box())).elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == top
+    assert levels.count(top) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_page_reaches_for_nothing_outside_itself():
+    page = explanation_page(file_box())
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|src=|href=|style=|javascript:", page)
+
+
+def test_page_policy_allows_its_own_style_and_nothing_else():
+    page = explanation_page(file_box())
+    style = re.search("<style>(.*)</style>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = next(
+        dict(attributes)["content"]
+        for tag, *attributes in Outline(page).elements
+        if tag == "meta" and ("http-equiv", "Content-Security-Policy") in attributes
+    )
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def test_page_title_can_be_chosen_and_is_escaped():
+    assert "<title>&lt;b&gt; &amp; co</title>" in explanation_page(file_box(), title="<b> & co")
+
+
+def test_fragment_leaves_the_rest_of_a_notebook_alone():
+    fragment = explanation_fragment(file_box())
+    assert not re.search("<(html|head|body|main|h1)[ >]", fragment)
+    rules = re.sub(r"@media[^{]*\{", "", style_sheet())
+    selectors = [part.strip() for rule in re.findall(r"([^{}]+)\{", rules) for part in rule.split(",")]
+    assert len(selectors) > 50
+    assert all(re.match(r"\.carp-(explanation|page)\b", selector) for selector in selectors)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_words_stand_out_from_what_is_behind_them(scheme):
+    blocks = re.findall(r"\.carp-explanation \{([^}]*--paper[^}]*)\}", style_sheet())
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", blocks[scheme]))
+    pairs = [("ink", back) for back in ("paper", "card", "track", "own", "shared")]
+    pairs += [(front, back) for front in ("soft", "for", "against") for back in ("paper", "card")]
+    for front, back in pairs:
+        light, dark = sorted((luminance(colours[front]), luminance(colours[back])), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (front, back)
+
+
+def test_page_shows_marks_couplings_and_reasons():
+    page = explanation_page(file_box())
+    assert re.search('<mark class="own" title="[^"]+">solid metal</mark>', page)
+    assert re.search('<mark class="shared" title="[^"]+">papers and magazines</mark>', page)
+    assert re.search(
+        '<mark class="negative" title="[^"]+">unless they reassess the price</mark><sup[^>]*>−</sup>', page
+    )
+    assert re.search(r'<td class="h9 listed" title="reason 1">0\.079', page)
+    assert page.count("<caption>") == 2
+    assert page.count('scope="row"') == page.count('scope="col"') == 10
+
+
+def test_text_keeps_ids_numbers_and_marks():
+    text = explanation_text(file_box(), width=100)
+    for shown in ("A2R6RA8FRBS608", "B0017D0E5G", "3.03", "2.00", "3.71", "3.86", "from 1 to 5", "0.589", "0.460"):
+        assert shown in text
+    assert "“The base is [solid metal] with [high quality casters].”" in text
+    assert "{papers and magazines}" in text
+    assert "__a little disapointing for the price__(−)" in text
+    assert text.count("*") == 4  # three listed units and the legend
+    assert all(f"{value:.3f}" in text for row in file_box().coupling_negative for value in row)
+
+
+def test_text_says_which_way_each_reason_points():
+    text = explanation_text(file_box(), width=100)
+    assert "Of the reasons below, two speak against it and one speaks for it." in text
+    assert "1. (−) speaks against it: viewpoint 2 meets aspect 2" in text
+    assert "3. (+) speaks for it: viewpoint 5 meets aspect 3" in text
+
+
+@pytest.mark.parametrize("width", [40, 57, 80, 100, 160])
+@pytest.mark.parametrize("name", ["plain", "長い名前" * 30, "x" * 300])
+def test_text_fits_its_width(width, name):
+    text = explanation_text(replace(file_box(), user=name, notes=(name,)), width=width)
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert name in re.sub(r"\n +", "", text)
+
+
+def test_text_follows_the_terminal_up_to_a_readable_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, str(file_box()).splitlines())) <= 60
+    monkeypatch.setenv("COLUMNS", "400")
+    assert max(map(len, str(file_box()).splitlines())) <= 100
+
+
+def test_colour_comes_only_when_asked(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" not in explanation_text(file_box())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" in explanation_text(file_box(), colour=True)
+
+
+def sparse() -> Explanation:
+    """A newcomer about whom, and a thing about which, next to nothing is known."""
+    return Explanation(
+        user=None,
+        item="B1",
+        rating=3.5,
+        rating_range=(0.5, 5.0),
+        item_mean=None,
+        baseline=None,
+        positive=Capsule(0.2, -0.1, -0.05),
+        negative=Capsule(0.3, float("nan"), 1.7),
+        coupling_positive=(),
+        coupling_negative=(),
+        units=(),
+    )
+
+
+def words_of(render, explanation):
+    shown = render(explanation)
+    return re.sub(r"\s+", " ", shown if render is explanation_text else " ".join(Outline(shown).words))
+
+
+@pytest.mark.parametrize("render", [explanation_text, explanation_page, explanation_fragment])
+def test_what_is_missing_is_said(render):
+    words = words_of(render, sparse())
+    for statement in (
+        "a newcomer",
+        "no held-out review of this pair",
+        "the model gave no prediction from biases alone",
+        "no training rating of the thing",
+        "No reason stands out",
+        "No logic unit was listed for this prediction.",
+        "no coupling coefficients were given",
+        "No held-out review: the person's own words on the thing are not known.",
+        "unknown",
+        "from 0.5 to 5",
+        "−0.100",
+    ):
+        assert statement in words
+    assert "None" not in words
+    assert "nan" not in words
+
+
+@pytest.mark.parametrize("render", [explanation_text, explanation_page, explanation_fragment])
+def test_empty_sentences_are_named_as_such(render):
+    silent = Side(1, (Sentence("  ", (Mark(0, 9, "own"),), None, None, None),), ())
+    explanation = replace(
+        file_box(),
+        units=(LogicUnit(silent, Side(4, (), ("",)), 0.1, 0.1, "positive"),),
+        target=TargetReview("", 4.0, (Mark(0, 3, "positive"),)),
+    )
+    words = words_of(render, explanation)
+    assert "(an empty sentence)" in words
+    assert "No sentence stands for this aspect." in words
+    assert "by the newcomer" in words
+    assert "about a thing not named" in words
+    assert "without a rating" in words
+    assert "The review has no words." in words
+
+
+def test_uneven_and_wide_couplings_are_shown_whole():
+    wide = tuple(tuple((row * 20 + column) / 1000 for column in range(20)) for row in range(3))
+    explanation = replace(file_box(), coupling_positive=wide, coupling_negative=((0.5,), (0.25, 0.125)))
+    text = explanation_text(explanation, width=80)
+    page = explanation_page(explanation)
+    for value in (*(value for row in wide for value in row), 0.5, 0.25, 0.125):
+        assert f"{value:.3f}" in text
+        assert f">{value:.3f}" in page
+
+
+def test_an_explanation_shows_itself():
+    assert str(file_box()) == explanation_text(file_box())
+    assert file_box()._repr_html_() == explanation_fragment(file_box())
