@@ -24,6 +24,16 @@ from carp.reviews.text import Vocabulary
 from carp.storage import check_folder, load_arrays, new_folder, read_json, save_arrays, write_bytes, write_json
 
 KIND = "model"
+FILES = (
+    "model.safetensors",
+    "baseline.safetensors",
+    "records.safetensors",
+    "documents.safetensors",
+    "tokeniser.json",
+    "model.json",
+    "log.jsonl",
+)
+NEEDED_FACTS = frozenset({"seed", "split_seed", "fit", "text", "training", "degree_scale"})
 STRINGS = ("users", "items", "texts")
 COLUMNS = ("user", "item", "rating", "part")
 
@@ -63,9 +73,16 @@ def write_bundle(
 
 def read_bundle(folder: Path) -> tuple[str, RatingModel, TunedBiases, Archive, dict[str, Any]]:
     """Check every byte against the manifest, then build the model from what is there."""
-    check_folder(folder, KIND)
+    listed = check_folder(folder, KIND)["files"]
+    for file in FILES:
+        if file not in listed:  # nothing is read that was not checked
+            raise DamagedError(
+                f"the manifest does not name {file}", where=str(folder), mend="train it anew, or restore a copy"
+            )
     facts = read_json(folder / "model.json")
     try:
+        if missing := NEEDED_FACTS - set(facts):
+            raise KeyError(", ".join(sorted(missing)))
         archive = _archive(folder, facts)
         name = str(facts["model"])
         kind = model_class(name)

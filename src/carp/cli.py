@@ -278,15 +278,17 @@ def prepare(
             progress=stage("reading"),
         )
         corpus = build_corpus(reviews, min_reviews=min_reviews, progress=stage("cutting into words"))
+    with _about(", ".join(map(str, files))):
+        statistics = corpus.statistics()  # before saving: a corpus without a word for the model is refused here
     corpus.save(out, overwrite=overwrite, ledger=reviews.ledger)
-    _report_corpus(corpus, reviews.ledger, out, as_json)
+    _report_corpus(corpus, statistics, reviews.ledger, out, as_json)
 
 
-def _report_corpus(corpus: Corpus, ledger: Ledger, out: Path, as_json: bool) -> None:
+def _report_corpus(corpus: Corpus, statistics: dict[str, float], ledger: Ledger, out: Path, as_json: bool) -> None:
     from carp.render.tables import command, corpus_text
     from carp.storage import folder_size
 
-    statistics, size = corpus.statistics(), folder_size(out)
+    size = folder_size(out)
     if as_json:
         about = {"out": str(out), "bytes": size, "fingerprint": corpus.fingerprint, "statistics": statistics}
         _show_json({**about, "reasons": ledger.counts, **corpus.facts})

@@ -62,16 +62,16 @@ class Phrase:
     weight: float
 
 
-def phrase_weights(attention: NDArray[np.float64], review: NDArray[np.int32], window: int) -> NDArray[np.float64]:
-    """The attention of all words in the window around each word, words of other reviews not counted. [L, M]
+def phrase_weights(attention: NDArray[np.float64], sentence: NDArray[np.int64], window: int) -> NDArray[np.float64]:
+    """The attention of all words in the window around each word, words of other sentences not counted. [L, M]
 
-    >>> attention, review = np.array([[0.1], [0.2], [0.3], [0.4]]), np.array([7, 7, 7, 9])
-    >>> phrase_weights(attention, review, 3).ravel().round(2).tolist()
+    >>> attention, sentence = np.array([[0.1], [0.2], [0.3], [0.4]]), np.array([7, 7, 7, 9])
+    >>> phrase_weights(attention, sentence, 3).ravel().round(2).tolist()
     [0.3, 0.6, 0.5, 0.4]
     """
     total = attention.copy()
     for step in range(1, window // 2 + 1):
-        same = (review[step:] == review[:-step])[:, None]
+        same = (sentence[step:] == sentence[:-step])[:, None]
         total[step:] += attention[:-step] * same
         total[:-step] += attention[step:] * same
     return total
@@ -90,7 +90,9 @@ def readable_sides(
     A phrase's weight is the sum of the attention of its words; a sentence's, that of the top phrases centred
     in it. A second sentence is shown only where it weighs at least half of the first.
     """
-    weights = phrase_weights(attention, document.review, window)
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(document.sentence))}
+    sentence = np.array([numbers[key] for key in document.sentence], dtype=np.int64)
+    weights = phrase_weights(attention, sentence, window)
     best = [_top(weights[:, x], top_phrases) for x in range(weights.shape[1])]
     owners = np.bincount(np.concatenate([*best, np.zeros(0, np.int64)]), minlength=len(document.words))
     return [
@@ -134,7 +136,7 @@ def _phrase(document: ReadableDocument, centre: int, weight: float, window: int)
     reach = [
         j
         for j in range(max(0, centre - window // 2), min(len(document.words), centre + window // 2 + 1))
-        if document.review[j] == review
+        if document.sentence[j] == (review, place)
     ]
     return Phrase(centre, max(begin, int(document.starts[reach[0]])), min(end, int(document.ends[reach[-1]])), weight)
 

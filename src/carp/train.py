@@ -7,6 +7,8 @@ was stopped and resumed goes through the same numbers as one that was not; gener
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
 import os
 import time
@@ -23,7 +25,16 @@ from carp.errors import CarpError, DamagedError, UsageError
 from carp.models.base import RatingModel
 from carp.models.batch import Batch, TrainingData
 from carp.models.predict import predict_pairs
-from carp.storage import append_json_line, load_arrays, read_json, save_arrays, sha256, write_bytes, write_json
+from carp.storage import (
+    append_json_line,
+    load_arrays,
+    read_json,
+    save_arrays,
+    sha256,
+    sweep,
+    write_bytes,
+    write_json,
+)
 
 CHECKPOINT = "checkpoint.json"
 LOG = "log.jsonl"
@@ -137,6 +148,8 @@ def train(
     model.to(device).train()
     with repeatable():
         checkpoint = Checkpoint(folder, identity) if folder is not None else None
+        if checkpoint is not None:
+            checkpoint.sweep()
         optimizer = make_optimizer(model, settings) if model.learns else None
         if checkpoint is not None and resume and checkpoint.exists():
             progress, best = checkpoint.load(model, optimizer)
@@ -235,6 +248,11 @@ class Checkpoint:
     def exists(self) -> bool:
         return (self.folder / CHECKPOINT).exists()
 
+    def sweep(self) -> None:
+        """Remove what killed processes left half written."""
+        for name in ("epoch-*.safetensors", CHECKPOINT, LOG):
+            sweep(self.folder, name)
+
     def save(
         self,
         model: RatingModel,
@@ -250,13 +268,14 @@ class Checkpoint:
         save_arrays(file, {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()})
         lines = [dict(record) for record in progress.history]
         self._log(lines)
-        write_json(
-            self.folder / CHECKPOINT,
-            {"file": file.name, "sha256": sha256(file), "identity": self.identity, "progress": _finite(progress)},
-        )
-        for old in self.folder.glob("epoch-*.safetensors"):
-            if old != file:
-                old.unlink(missing_ok=True)
+        facts = {"file": file.name, "sha256": sha256(file), "identity": self.identity, "progress": _finite(progress)}
+        write_json(self.folder / CHECKPOINT, {**facts, "check": _digest(facts)})
+        self._keep_only(file)
+
+    def _keep_only(self, file: Path) -> None:
+        for other in self.folder.glob("epoch-*.safetensors"):
+            if other != file:
+                other.unlink(missing_ok=True)
 
     def _log(self, lines: list[dict[str, Any]]) -> None:
         """The log holds each epoch once, also after a kill between log and checkpoint."""
@@ -264,13 +283,13 @@ class Checkpoint:
         if lines and log.exists() and len(log.read_bytes().splitlines()) == len(lines) - 1:
             append_json_line(log, lines[-1])
         else:
-            import json
-
             write_bytes(log, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def load(self, model: RatingModel, optimizer: torch.optim.Optimizer | None) -> tuple[Progress, dict[str, Tensor]]:
         facts = read_json(self.folder / CHECKPOINT)
         again = "remove the folder and train without --resume"
+        if not isinstance(facts, dict) or facts.pop("check", None) != _digest(facts):
+            raise DamagedError("the checkpoint is damaged", where=str(self.folder / CHECKPOINT), mend=again)
         if facts.get("identity") != self.identity:
             raise UsageError(
                 "the checkpoint is of another training: corpus, split, model or settings differ",
@@ -280,6 +299,7 @@ class Checkpoint:
         file = self.folder / str(facts["file"])
         if not file.is_file() or sha256(file) != facts["sha256"]:
             raise DamagedError("the checkpoint is damaged", where=str(file), mend=again)
+        self._keep_only(file)
         tensors = {name: torch.from_numpy(array.copy()) for name, array in load_arrays(file).items()}
         model.load_state_dict(_part(tensors, "model."))
         if optimizer is not None:
@@ -297,6 +317,10 @@ class Checkpoint:
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _finite(progress: Progress) -> dict[str, Any]:

@@ -120,6 +120,20 @@ def test_a_write_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
     assert listing(tmp_path) == {"note.json": b"old"}
 
 
+def test_a_file_is_never_written_in_its_place(tmp_path, monkeypatch):
+    """Only a copy beside it is opened for writing, so that no moment shows half of it."""
+    opened, names = pathlib.Path.open, []
+
+    def recorded(path, mode="r", *rest, **named):
+        names.append((path.name, mode))
+        return opened(path, mode, *rest, **named)
+
+    monkeypatch.setattr(pathlib.Path, "open", recorded)
+    write_bytes(tmp_path / "note.json", b"old")
+    write_bytes(tmp_path / "note.json", b"new")
+    assert names == [(f".note.json.{os.getpid()}.partial", "wb")] * 2
+
+
 @pytest.mark.parametrize(
     ("number", "words"),
     [(errno.EACCES, "not allowed"), (errno.EROFS, "not allowed"), (errno.EDQUOT, "no space"), (errno.EIO, "refused")],

@@ -137,7 +137,7 @@ class SlowCarp:
             return (squash(bias) if routed else [0.0] * size), []
         mean = plus([sum(vector[d] for vector in p) / len(p) for d in range(size)], bias)
         asking = squash(mean) if routed else mean
-        shares = [math.exp(dot(vector, asking)) for vector in p]
+        shares = [math.exp(self.config.attention_scale * dot(vector, asking)) for vector in p]
         attention = [share / sum(shares) for share in shares]
         vector = plus([sum(a * v[d] for a, v in zip(attention, p, strict=True)) for d in range(size)], bias)
         return (squash(vector) if routed else vector), attention
@@ -189,8 +189,6 @@ class SlowCarp:
             known = [float(b[n]) if n >= 0 else float(np.mean(b)) for b, n in zip(biases, (user, item), strict=True)]
             return 1 + span * sigmoid(balance) + sum(known)
         baseline = self.baseline(user, item, own_rating)
-        if self.config.combine == "sum":
-            return baseline + balance
         share = min(max((baseline - 1) / span, 0.01), 0.99)
         return 1 + span * sigmoid(math.log(share / (1 - share)) + balance)
 
@@ -255,6 +253,7 @@ def make_model(seed, sizes=SIZES, **settings):
     small = {"dimension": 4, "filters": 3, "latent_size": 3, "viewpoints": 2}
     torch.manual_seed(seed)
     model = Carp(make_config(Carp, {**small, **settings}), sizes).double().eval()
+    torch.manual_seed(seed)  # the same weights whatever the model drew for its own start
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             if name.endswith("_weight") and name.startswith("biases."):
@@ -296,6 +295,15 @@ def make_batch(seed, lengths, sizes=SIZES, training=False):
         ratings=torch.from_numpy(rng.integers(1, sizes.levels + 1, len(lengths)).astype(np.float64)),
         training=training,
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads cost tiny models more than they give, and far more where others use the machine too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

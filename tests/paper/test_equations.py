@@ -21,7 +21,7 @@ CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 LENGTHS = [(5, 3), (1, 2), (2, 1), (4, 8), (3, 3)]
 EMPTY = [(0, 3), (2, 0), (0, 0), (1, 1)]
 
-# One entry for each option: the setting, and whether the forward pass and the loss show it.
+# At least one entry for each option that the forward pass or the loss shows; the twin knows them all.
 FORWARD_OPTIONS = [
     {"dimension": 6},
     {"window": 1},
@@ -38,6 +38,7 @@ FORWARD_OPTIONS = [
     {"across_reviews": True},
     {"projection": "per viewpoint"},
     {"attention": "routed"},
+    {"attention_scale": 3.0},
     {"padding_attends": True},
     {"padding_attends": True, "across_reviews": True},
     {"logic_unit": "product first"},
@@ -45,7 +46,6 @@ FORWARD_OPTIONS = [
     {"routing_epsilon": 1e-2},
     {"highway": "reversed"},
     {"biases": "leave-one-out"},
-    {"biases": "leave-one-out", "combine": "sum"},
     {"variant": "released"},
     {"variant": "calibrated"},
 ]
@@ -62,7 +62,6 @@ TESTED_BY_NAME = {  # below, each in a test of its own
     "dropout_on",
     "routing_gradient",
     "bias_spread",
-    "embedding_spread",
     "embedding_start",
     "filter_spread",
     "filter_bias",
@@ -74,15 +73,25 @@ def named(settings):
 
 
 def assert_same_forward(twin, model, batch):
+    """A length is √(‖o‖² + 1e-12), so that its gradient exists at zero: only lengths near zero show it."""
     slow, fast = twin.SlowCarp(model), model(batch)
     m = model.config.viewpoints
     for row in range(len(batch)):
         expected = slow.pair(batch, row)
-        np.testing.assert_allclose(fast.tensors["coupling"][row].detach().reshape(2, m * m), expected.coupling, **CLOSE)
+        close = CLOSE if min(expected.lengths) > 1e-3 else {"rtol": 1e-6, "atol": 1e-5}
+        coupling = fast.tensors["coupling"][row].detach().reshape(2, m * m)
+        np.testing.assert_allclose(coupling, expected.coupling, **CLOSE)
         np.testing.assert_allclose(fast.tensors["capsules"][row].detach(), expected.capsules, **CLOSE)
-        np.testing.assert_allclose(fast.tensors["lengths"][row].detach(), expected.lengths, **CLOSE)
+        np.testing.assert_allclose(fast.tensors["lengths"][row].detach(), expected.lengths, **close)
         np.testing.assert_allclose(fast.tensors["degrees"][row].detach(), expected.degrees, **CLOSE)
-        np.testing.assert_allclose(fast.rating[row].item(), expected.rating, **CLOSE)
+        np.testing.assert_allclose(fast.rating[row].item(), expected.rating, **close)
+
+
+def assert_same_loss(twin, model, batch):
+    slow = twin.SlowCarp(model)
+    shortest = min(min(slow.pair(batch, row).lengths) for row in range(len(batch)))
+    close = CLOSE if shortest > 1e-3 else {"rtol": 1e-5}
+    np.testing.assert_allclose(model.loss(batch, model(batch)).item(), slow.loss(batch), **close)
 
 
 def test_every_option_of_the_configuration_has_a_twin_or_a_test():
@@ -177,7 +186,7 @@ def test_forward_and_loss_follow_the_paper(twin, seed, viewpoints, routing):
     model = twin.make_model(seed, viewpoints=viewpoints, routing=routing)
     batch = twin.make_batch(seed, LENGTHS[seed:] + LENGTHS[:seed][:2])
     assert_same_forward(twin, model, batch)
-    np.testing.assert_allclose(model.loss(batch, model(batch)).item(), twin.SlowCarp(model).loss(batch), **CLOSE)
+    assert_same_loss(twin, model, batch)
 
 
 @pytest.mark.parametrize("settings", FORWARD_OPTIONS + LOSS_OPTIONS, ids=named)
@@ -186,7 +195,7 @@ def test_each_option_follows_its_twin(twin, settings):
     for training in (False, True):  # a training pair's own rating is left out of the biases
         batch = twin.make_batch(12, LENGTHS, training=training)
         assert_same_forward(twin, model, batch)
-        np.testing.assert_allclose(model.loss(batch, model(batch)).item(), twin.SlowCarp(model).loss(batch), **CLOSE)
+        assert_same_loss(twin, model, batch)
 
 
 @pytest.mark.parametrize("settings", LOSS_OPTIONS, ids=named)
@@ -318,9 +327,7 @@ def test_starts_are_those_asked_for():
     assert words.max() < 1
     assert words.mean().item() == pytest.approx(0.5, abs=0.01)
     assert paper.embedding.weight[1:].mean().item() == pytest.approx(0, abs=0.02)
-    assert paper.embedding.weight[1:].std().item() == pytest.approx(CarpConfig().embedding_spread, rel=0.02)
-    quiet = Carp(make_config(Carp, {"dimension": 50, "embedding_spread": 0.1}), sizes)
-    assert quiet.embedding.weight[1:].std().item() == pytest.approx(0.1, rel=0.02)
+    assert paper.embedding.weight[1:].std().item() == pytest.approx(1, abs=0.02)
     for side in ("user_side", "item_side"):
         plain, filters = getattr(paper, side).convolution, getattr(released, side).convolution
         assert plain.weight.std().item() == pytest.approx(1 / math.sqrt(3 * 50), rel=0.05)

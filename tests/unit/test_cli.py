@@ -8,11 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.cells import cell_len
 
 import carp
 from carp import cli, demo, doctor
@@ -78,16 +80,23 @@ def bias(corpus) -> Path:
 # ---- the command itself
 
 
-def test_help_is_quick_and_waits_for_no_heavy_library():
+def test_help_waits_for_no_heavy_library():
     process = start("--help", python=["-X", "importtime"])
     out, err = process.communicate(timeout=60)
-    imported = [line.split("|") for line in err.splitlines() if line.startswith("import time:") and "[us]" not in line]
-    names = {parts[2].strip().partition(".")[0] for parts in imported}
+    names = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.splitlines()}
     assert process.returncode == 0
     assert "prepare" in out
     assert "typer" in names
     assert not names & {"torch", "polars", "numpy", "pandas", "msgspec", "safetensors"}
-    assert sum(int(parts[0].partition(":")[2]) for parts in imported) < 500_000  # microseconds
+
+
+def test_help_takes_less_than_half_a_second():
+    def seconds() -> float:
+        began = time.monotonic()
+        start("--help").communicate(timeout=60)
+        return time.monotonic() - began
+
+    assert any(seconds() < 0.5 for _ in range(5))  # others may be busy on the machine: the quickest counts
 
 
 @pytest.mark.parametrize("name", ["prepare", "train", "evaluate", "predict", "explain", "recommend", "models"])
@@ -143,7 +152,7 @@ def test_prepare_gives_one_json_document(run, reviews, tmp_path):
 
 def test_prepare_passes_columns_range_and_clipping_on(run, tmp_path):
     path = tmp_path / "own.csv"
-    rows = [[f"p{u}", f"t{i}", 1 + (u * i) % 11, "good and light"] for u in range(6) for i in range(6)]
+    rows = [[f"p{u}", f"t{i}", 1 + (u * i) % 11, f"light{u} solid{i}"] for u in range(6) for i in range(6)]
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["who", "what", "points", "words"], *rows])
     columns = ["--column", "user=who", "--column", "item=what", "--column", "rating=points", "--column", "text=words"]
@@ -304,7 +313,7 @@ def test_predict_of_one_pair_and_as_json(run, model):
     document = json.loads(run("predict", model, "--user", "person-002", "--item", "Ünknown", "--json").out)
     assert document["noted"] == 1
     assert document["predictions"][0]["item"] == "Ünknown"
-    assert f"{document['predictions'][0]['rating']:.2f}"[0] in "12345"
+    assert 1 <= document["predictions"][0]["rating"] <= 5
     assert run("predict", model).code == 2
     assert run("predict", model, "--user", "person-002").code == 2
 
@@ -438,7 +447,8 @@ def test_a_second_demo_replaces_its_own_files_and_nothing_else(run, tmp_path):
 
 def test_tables_align_wide_letters_and_neutralise_controls():
     lines = table(["item", "stars"], [["日本", "4"], ["\x1b[31mred", "10"]]).splitlines()
-    assert lines[1] == "日本            4"
+    assert {cell_len(line) for line in lines} == {8 + 3 + 5}
+    assert lines[1].endswith("    4")
     assert "\x1b" not in lines[2]
 
 

@@ -67,6 +67,7 @@ class CarpConfig:
     across_reviews: bool = False  # may a window reach into the neighbouring review?
     projection: Literal["shared", "per viewpoint"] = "shared"
     attention: Literal["softmax", "routed"] = "softmax"
+    attention_scale: float = 1.0  # multiplies pᵀv before the softmax; above 1, fewer words share the attention
     padding_attends: bool = False
     logic_unit: Literal["difference first", "product first"] = "difference first"
     capsule_bias: bool = False  # a learned bias, 0.1 at first, before the squash
@@ -164,7 +165,7 @@ class Viewpoints(nn.Module):
         else:
             rudiment = squash(contextual.detach().sum(1) / length + self.attention_bias)
         scores = (contextual * rudiment.unsqueeze(1)).sum(-1)  # pᵀv, [B, L, M]
-        attention = masked_softmax(scores, there.unsqueeze(-1), dim=1)
+        attention = masked_softmax(self.config.attention_scale * scores, there.unsqueeze(-1), dim=1)
         viewpoints = (attention.unsqueeze(-1) * contextual).sum(1)  # v_{u,x} (2)
         if self.config.attention == "routed":
             viewpoints = squash(viewpoints + self.attention_bias)

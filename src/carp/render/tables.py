@@ -30,9 +30,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int =
     """Columns side by side, the first `left` of them aligned to the left and the others to the right.
 
     >>> print(table(["model", "MSE"], [["carp", "0.8521"], ["bias", "10.9000"]]))
-    model      MSE
-    carp    0.8521
-    bias   10.9000
+    model       MSE
+    carp     0.8521
+    bias    10.9000
     """
     from rich.cells import cell_len
 

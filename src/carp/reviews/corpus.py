@@ -5,6 +5,7 @@ A corpus keeps every word; which of them a model sees is decided after the split
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -134,7 +135,7 @@ class Corpus:
         """Write the folder; with a ledger, `rejects.jsonl` in it lists every record that was refused."""
         with new_folder(folder, "corpus", overwrite=overwrite) as partial, disk_errors(Path(folder)):
             for name, array in self._arrays().items():
-                np.save(partial / f"{name}.npy", array, allow_pickle=False)
+                _save_column(partial / f"{name}.npy", array)
             write_json(partial / "corpus.json", {"fingerprint": self.fingerprint, "facts": self.facts})
             if ledger is not None:
                 ledger.save(partial / "rejects.jsonl")
@@ -197,6 +198,13 @@ class Corpus:
             "positive_negative_ratio": positive / max(1, len(self) - positive),
             "density_percent": 100 * len(self) / (len(self.users) * len(self.items)),
         }
+
+
+def _save_column(path: Path, array: NDArray[Any]) -> None:
+    try:
+        np.save(path, array, allow_pickle=False)
+    except OSError as error:  # numpy tells that fewer bytes were written than asked for, and not why
+        raise OSError(error.errno or errno.ENOSPC, error.strerror or str(error), str(path)) from error
 
 
 def statistics_table(statistics: dict[str, float]) -> str:

@@ -118,17 +118,26 @@ RECORD_FIELDS = ("user", "item", "rating", "text", "time")
 
 
 def make_shop(
-    *, people: int = 200, things: int = 80, reviews_per_person: int = 12, seed: int = 0, noise: float = 0.35
+    *,
+    people: int = 200,
+    things: int = 80,
+    reviews_per_person: int = 12,
+    topics: Sequence[str] = TOPICS,
+    seed: int = 0,
+    noise: float = 0.35,
 ) -> Shop:
     """Invent a shop; the same arguments give the same shop.
 
-    `reviews_per_person` is a mean; nobody writes fewer than six, and no thing gets fewer than six. `noise` is the
-    standard deviation, in stars, of what no cause explains.
+    `reviews_per_person` is a mean; nobody writes fewer than six, and no thing gets fewer than six. `topics` are
+    those that people care about. `noise` is the standard deviation, in stars, of what no cause explains.
     """
+    unknown = [topic for topic in topics if topic not in TOPICS]
+    if unknown or len(set(topics)) < 3:
+        raise UsageError(f"{', '.join(topics)} are no three topics of the shop", mend=f"choose from {', '.join(TOPICS)}")
     _check_size(people, things, reviews_per_person, noise)
     rng, writing = np.random.default_rng(seed).spawn(2)  # apart, so that a reworded template moves no rating
-    tastes = {f"person-{number:03}": _make_taste(rng) for number in range(people)}
-    qualities = {f"thing-{number:03}": _make_quality(rng) for number in range(things)}
+    tastes = {f"person-{number:03}": _make_taste(topics, rng) for number in range(people)}
+    qualities = {f"thing-{number:03}": _make_quality(topics, rng) for number in range(things)}
     kinds = [list(KINDS)[index] for index in rng.integers(len(KINDS), size=things)]
     names = dict(zip(qualities, _name_things(kinds, rng), strict=True))
     voices = [_make_voice(writing) for _ in range(people)]
@@ -178,20 +187,20 @@ def _check_size(people: int, things: int, reviews_per_person: int, noise: float)
         raise UsageError(f"noise is {noise}", where=where, mend="give a noise of 0 or more stars")
 
 
-def _make_taste(rng: np.random.Generator) -> dict[str, float]:
-    cared = rng.permutation(len(TOPICS))[: 3 if rng.random() < 0.25 else 2]
-    care = np.zeros(len(TOPICS))
+def _make_taste(topics: Sequence[str], rng: np.random.Generator) -> dict[str, float]:
+    cared = rng.permutation(len(topics))[: 3 if rng.random() < 0.25 else 2]
+    care = np.zeros(len(topics))
     care[cared] = rng.uniform(LEAST_CARE, MOST_CARE, len(cared))
-    return dict(zip(TOPICS, care.tolist(), strict=True))
+    return dict(zip(topics, care.tolist(), strict=True))
 
 
-def _make_quality(rng: np.random.Generator) -> dict[str, float]:
+def _make_quality(topics: Sequence[str], rng: np.random.Generator) -> dict[str, float]:
     """As many clear strengths as clear weaknesses (or one apart), so that the mean over topics says little."""
-    count = len(TOPICS)
+    count = len(topics)
     clear = int(rng.integers(count // 2, count + 1))
     side = np.where(np.arange(count) % 2 == rng.integers(2), 1.0, -1.0)
     size = np.where(np.arange(count) < clear, rng.uniform(LEAST_CLEAR, 1, count), rng.uniform(0.01, MOST_VAGUE, count))
-    return dict(zip(TOPICS, rng.permutation(side * size).tolist(), strict=True))
+    return dict(zip(topics, rng.permutation(side * size).tolist(), strict=True))
 
 
 def _name_things(kinds: Sequence[str], rng: np.random.Generator) -> list[str]:
@@ -329,7 +338,7 @@ class _Writer:
         rng = self.rng
         cared = [cause.topic for cause in causes]
         topics = [*cared, _main_cause(causes).topic] if rng.random() < 0.4 else cared
-        known_for = [topic for topic in TOPICS if topic not in cared and abs(quality[topic]) >= LEAST_CLEAR]
+        known_for = [topic for topic in quality if topic not in cared and abs(quality[topic]) >= LEAST_CLEAR]
         if known_for and rng.random() < 0.4:
             topics = [*topics, known_for[int(rng.integers(len(known_for)))]]
         body = [self._opinion(topic, quality[topic]) for topic in topics]

@@ -1,0 +1,140 @@
+"""Imports point one way, the core runs on a bare GPU machine, and `import carp` costs nothing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "carp"
+
+# The rooms in the order of the design: each may import from itself and from those before it.
+ROOMS = [
+    "errors",
+    "storage",
+    "reviews",
+    "models",
+    "kernels",
+    "train",
+    "metrics",
+    "explain",
+    "evidence",
+    "archive",
+    "reasons",
+    "bundle",
+    "recommender",
+    "carp",  # the package itself: the public names
+    "planted",
+    "render",
+    "bench",
+    "scale",
+    "serve",
+    "doctor",
+    "demo",
+    "cli",
+    "__main__",
+]
+# An Explanation shows itself, and fitting shows a bar: both reach for the renderer only when asked to.
+LAZY = {("explain", "render"), ("recommender", "render")}
+BARE = {"torch", "numpy", "safetensors", "triton", "carp"}
+CORE = ("models", "kernels", "train", "storage")
+
+
+def room_of(path):
+    name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    return "carp" if name == "__init__" else name
+
+
+def imports_of(path):
+    """Every import of a file: the module's full name, and whether it stands inside a function."""
+    tree = ast.parse(path.read_text("utf-8"))
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) in inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports relatively"
+            assert node.module is not None
+            names = [f"carp.{alias.name}" for alias in node.names] if node.module == "carp" else [node.module]
+            yield from ((name, id(node) in inside) for name in names)
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def test_every_room_has_its_place_in_the_order():
+    missing = {room_of(path) for path in FILES} - set(ROOMS)
+    assert not missing, f"give {', '.join(sorted(missing))} a place among ROOMS, where the design has it"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_imports_point_upwards(path):
+    own = room_of(path)
+    if own == "carp":
+        pytest.skip("the public names come from everywhere, when they are first used")
+    for name, lazy in imports_of(path):
+        if name.split(".")[0] != "carp":
+            continue
+        parts = name.split(".")
+        other = parts[1] if len(parts) > 1 and parts[1] in ROOMS else "carp"
+        if lazy and (own, other) in LAZY:
+            continue
+        assert ROOMS.index(other) <= ROOMS.index(own), f"{own} imports {name}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) in CORE], ids=lambda path: path.name)
+def test_the_core_imports_nothing_beyond_torch_numpy_and_safetensors(path):
+    found = {name.split(".")[0] for name, _ in imports_of(path)}
+    foreign = found - set(sys.stdlib_module_names) - BARE
+    if path.name == "rblt.py":
+        foreign -= {"sklearn"}  # its topics come from there
+    assert not foreign
+
+
+def fresh(script):
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_core_runs_where_nothing_else_is_installed():
+    """Also through what the core imports of the other rooms."""
+    absent = ["msgspec", "polars", "pandas", "pyarrow", "zstandard", "typer", "rich", "scipy", "sklearn", "fastapi"]
+    found = fresh(
+        "import sys, json\n"
+        f"sys.modules.update(dict.fromkeys({absent!r}))\n"
+        "import carp.storage, carp.train, carp.models.carp, carp.models.predict, carp.models.bias, carp.kernels\n"
+        "print(json.dumps(sorted(name for name in sys.modules if name.startswith('carp.'))))\n"
+    )
+    assert "carp.train" in found
+    assert not [name for name in found if name.startswith(("carp.render", "carp.recommender", "carp.cli"))]
+
+
+def test_importing_carp_is_fast_and_brings_no_torch():
+    found = fresh(
+        "import sys, json, time\n"
+        "began = time.perf_counter()\n"
+        "import carp\n"
+        "took = time.perf_counter() - began\n"
+        "heavy = [n for n in ('torch', 'numpy', 'polars', 'pandas', 'rich') if n in sys.modules]\n"
+        "print(json.dumps({'took': took, 'heavy': heavy, 'names': dir(carp)}))\n"
+    )
+    assert found["heavy"] == []
+    assert found["took"] < 1
+    assert {"Recommender", "load", "read_reviews", "make_shop"} <= set(found["names"])
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    import carp
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = carp.no_such_name
