@@ -84,20 +84,31 @@ def readable_sides(
     window: int = 3,
     top_phrases: int = 30,
     shown_sentences: int = 2,
+    influence: NDArray[np.float64] | None = None,
 ) -> list[Side]:
     """Every viewpoint (aspect) of a document by its best sentences, the top phrases marked.
 
-    A phrase's weight is the sum of the attention of its words; a sentence's, that of the top phrases centred
-    in it. A second sentence is shown only where it weighs at least half of the first.
+    A phrase's weight is the sum of the attention of its words. Sentences with one of the top phrases may be shown;
+    those that weigh most are, by the top phrases centred in them or, where the `influence` [L, M] of each word is
+    given, by that of their words. A second sentence is shown only where it weighs at least half of the first.
     """
     numbers = {key: number for number, key in enumerate(dict.fromkeys(document.sentence))}
     sentence = np.array([numbers[key] for key in document.sentence], dtype=np.int64)
     weights = phrase_weights(attention, sentence, window)
     best = [_top(weights[:, x], top_phrases) for x in range(weights.shape[1])]
     owners = np.bincount(np.concatenate([*best, np.zeros(0, np.int64)]), minlength=len(document.words))
-    return [
-        _side(document, x, best[x], weights[:, x], owners > 1, window, shown_sentences) for x in range(weights.shape[1])
-    ]
+    sides = []
+    for x in range(weights.shape[1]):
+        phrases = [_phrase(document, int(j), float(weights[j, x]), window) for j in best[x]]
+        informative = None if influence is None else np.bincount(sentence, influence[:, x])
+        total = {key: 0.0 for key in numbers if key in {document.sentence[phrase.centre] for phrase in phrases}}
+        for key in total:
+            if informative is not None:
+                total[key] = float(informative[numbers[key]])
+            else:
+                total[key] = sum(phrase.weight for phrase in phrases if document.sentence[phrase.centre] == key)
+        sides.append(_side(document, x, phrases, total, owners > 1, shown_sentences))
+    return sides
 
 
 def _top(weights: NDArray[np.float64], number: int) -> NDArray[np.int64]:
@@ -108,17 +119,14 @@ def _top(weights: NDArray[np.float64], number: int) -> NDArray[np.int64]:
 def _side(
     document: ReadableDocument,
     x: int,
-    best: NDArray[np.int64],
-    weights: NDArray[np.float64],
+    phrases: list[Phrase],
+    total: dict[tuple[int, int], float],
     shared: NDArray[np.bool_],
-    window: int,
     shown: int,
 ) -> Side:
-    phrases = [_phrase(document, int(j), float(weights[j]), window) for j in best]
     by_sentence: dict[tuple[int, int], list[Phrase]] = {}
     for phrase in phrases:
         by_sentence.setdefault(document.sentence[phrase.centre], []).append(phrase)
-    total = {key: sum(phrase.weight for phrase in found) for key, found in by_sentence.items()}
     ranked = sorted(total, key=lambda key: (-total[key], key))[:shown]
     chosen = [key for key in ranked if total[key] >= total[ranked[0]] / 2]
     texts = [document.sources[document.sentence[p.centre][0]].text[p.start : p.end] for p in phrases]

@@ -13,9 +13,10 @@ from carp.errors import UsageError
 from carp.evidence import ReadableDocument, matching_marks, readable_sides
 from carp.explain import Capsule, Explanation, LogicUnit, Mark, Sentiment, Side, TargetReview
 from carp.models.base import Prediction, RatingModel
-from carp.models.carp import NEGATIVE, POSITIVE, Carp
+from carp.models.carp import NEGATIVE, POSITIVE, Carp, Reading
 from carp.reviews.split import TRAIN
 
+Array = NDArray[np.float64]
 SENTIMENTS: tuple[Sentiment, Sentiment] = ("positive", "negative")
 
 
@@ -58,31 +59,53 @@ def known_pair(archive: Archive, user: int, item: int) -> Question:
     )
 
 
-@torch.no_grad()
-def answer(
-    model: Carp, archive: Archive, question: Question, device: torch.device
-) -> tuple[Prediction, NDArray[np.float64], NDArray[np.float64]]:
-    """The prediction for one pair and the attention [L, M] on both documents."""
+@dataclass(frozen=True)
+class Answer:
+    """What the model made of one pair."""
 
+    prediction: Prediction
+    user: Reading  # one document each
+    item: Reading
+
+
+@torch.no_grad()
+def answer(model: Carp, archive: Archive, question: Question, device: torch.device) -> Answer:
     def tensors(document: ReadableDocument) -> tuple[torch.Tensor, torch.Tensor]:
         words = document.words if len(document.words) else np.zeros(1, np.int32)
         review = document.review if len(document.review) else np.full(1, -1, np.int32)
         return torch.from_numpy(words)[None].to(device), torch.from_numpy(review)[None].to(device)
 
-    viewpoints, user_attention = model.attend_users(*tensors(question.user_document))
-    aspects, item_attention = model.attend_items(*tensors(question.item_document))
+    user = model.read_users(*tensors(question.user_document))
+    item = model.read_items(*tensors(question.item_document))
     own = None
     if question.record >= 0 and archive.part[question.record] == TRAIN:
         own = torch.tensor([float(archive.rating[question.record])], device=device)
     users = torch.tensor([question.user], device=device)
     items = torch.tensor([question.item], device=device)
-    prediction = model.score(users, items, viewpoints, aspects, own_ratings=own)
-    attention = [a[0].double().cpu().numpy() for a in (user_attention, item_attention)]
-    return (
-        prediction,
-        attention[0][: len(question.user_document.words)],
-        attention[1][: len(question.item_document.words)],
-    )
+    return Answer(model.score(users, items, user.viewpoints, item.viewpoints, own_ratings=own), user, item)
+
+
+def influences(model: Carp, found: Answer) -> tuple[Array, Array]:
+    """How much each word of the two documents moves the rating through each logic unit: [Lu, M, M], [Li, M, M].
+
+    A viewpoint is the attention's mean of its words, so what a word adds to it is attn·(p − v). That, times the
+    slope of the balance of sentiments at the logic unit, is the word's pull upwards (or, negative, downwards).
+    """
+    viewpoints, aspects = found.user.viewpoints, found.item.viewpoints
+    units = model.pair(viewpoints, aspects).detach().requires_grad_()
+    balance = model.judge(units)["balance"].sum()
+    slope = torch.autograd.grad(balance, units)[0][0].view(*viewpoints.shape[1:2] * 2, -1)  # [M, M, 2k]
+    difference, product = slope.chunk(2, -1)
+    if model.config.logic_unit == "product first":
+        difference, product = product, difference
+    v, a = viewpoints[0].unsqueeze(1), aspects[0].unsqueeze(0)  # [M, 1, k], [1, M, k]
+    user = torch.einsum("lxk,xyk->lxy", _added(found.user), difference + a * product)
+    item = torch.einsum("lyk,xyk->lxy", _added(found.item), v * product - difference)
+    return user.detach().double().cpu().numpy(), item.detach().double().cpu().numpy()
+
+
+def _added(reading: Reading) -> torch.Tensor:
+    return reading.attention[0].unsqueeze(-1) * (reading.contextual[0] - reading.viewpoints[0])
 
 
 def explain_question(
@@ -96,21 +119,14 @@ def explain_question(
     detail: Detail,
     notes: tuple[str, ...] = (),
 ) -> Explanation:
-    prediction, user_attention, item_attention = answer(model, archive, question, device)
-    shown = {name: tensor[0].double().cpu().numpy() for name, tensor in prediction.tensors.items()}
-    options = {
-        "window": model.config.window,
-        "top_phrases": detail.top_phrases,
-        "shown_sentences": detail.sentences,
-    }
-    viewpoints = readable_sides(question.user_document, user_attention, **options)
-    aspects = readable_sides(question.item_document, item_attention, **options)
-    units = top_units(shown["coupling"], shown["lengths"], viewpoints, aspects, detail)
+    found = answer(model, archive, question, device)
+    shown = {name: tensor[0].double().cpu().numpy() for name, tensor in found.prediction.tensors.items()}
+    units = top_units(model, question, found, shown["coupling"], shown["lengths"], detail)
     mean = archive.item_means[question.item]
     return Explanation(
         user=archive.users[question.user] if question.user >= 0 else None,
         item=archive.items[question.item],
-        rating=archive.own_rating(float(np.clip(float(prediction.rating[0]), 1, archive.levels))),
+        rating=archive.own_rating(float(np.clip(float(found.prediction.rating[0]), 1, archive.levels))),
         rating_range=(archive.scale.low, archive.scale.high),
         item_mean=None if np.isnan(mean) else archive.own_rating(float(mean)),
         baseline=None if baseline is None else archive.own_rating(baseline),
@@ -124,32 +140,52 @@ def explain_question(
     )
 
 
-def _capsule(shown: dict[str, NDArray[np.float64]], s: int, scale: tuple[float, float]) -> Capsule:
+def _capsule(shown: dict[str, Array], s: int, scale: tuple[float, float]) -> Capsule:
     degree = float(shown["degrees"][s])
     return Capsule(float(shown["lengths"][s]), degree, degree / scale[s] if scale[s] else 0.0)
 
 
-def _matrix(values: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
+def _matrix(values: Array) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(v) for v in row) for row in values)
 
 
 def top_units(
-    coupling: NDArray[np.float64],  # [2, M, M]
-    lengths: NDArray[np.float64],  # [2]
-    viewpoints: list[Side],
-    aspects: list[Side],
+    model: Carp,
+    question: Question,
+    found: Answer,
+    coupling: Array,  # [2, M, M]
+    lengths: Array,  # [2]
     detail: Detail,
 ) -> tuple[LogicUnit, ...]:
-    """The units each capsule listens to most: more of the prevailing sentiment, which comes first."""
+    """The units each capsule listens to most: more of the prevailing sentiment, which comes first.
+
+    Of the sentences with a viewpoint's top phrases, a unit shows those that pull the rating most in its direction.
+    """
+    user, item = influences(model, found)
     prevailing = POSITIVE if lengths[POSITIVE] >= lengths[NEGATIVE] else NEGATIVE
     wanted = [(prevailing, detail.prevailing_units), (1 - prevailing, detail.other_units)]
     units = []
     for s, number in wanted:
+        direction = 1.0 if s == POSITIVE else -1.0
         order = np.argsort(-coupling[s].ravel(), kind="stable")[:number]
         for x, y in zip(*np.unravel_index(order, coupling[s].shape), strict=True):
+            viewpoint = _sides(model, question.user_document, found.user, direction * user[:, :, y], detail)[x]
+            aspect = _sides(model, question.item_document, found.item, direction * item[:, x, :], detail)[y]
             pos, neg = float(coupling[POSITIVE, x, y]), float(coupling[NEGATIVE, x, y])
-            units.append(LogicUnit(viewpoints[x], aspects[y], pos, neg, SENTIMENTS[s]))
+            units.append(LogicUnit(viewpoint, aspect, pos, neg, SENTIMENTS[s]))
     return tuple(units)
+
+
+def _sides(model: Carp, document: ReadableDocument, reading: Reading, influence: Array, detail: Detail) -> list[Side]:
+    length = len(document.words)
+    return readable_sides(
+        document,
+        reading.attention[0].double().cpu().numpy()[:length],
+        window=model.config.window,
+        top_phrases=detail.top_phrases,
+        shown_sentences=detail.sentences,
+        influence=influence[:length],
+    )
 
 
 def _target(archive: Archive, question: Question, units: tuple[LogicUnit, ...]) -> TargetReview | None:

@@ -118,8 +118,8 @@ def test_viewpoints_and_attention_are_equations_1_and_2(twin, viewpoints, length
     slow = twin.SlowCarp(model)
     with torch.no_grad():
         sides = {
-            "user_side": (*model.attend_users(batch.user_words, batch.user_reviews), batch.user_words),
-            "item_side": (*model.attend_items(batch.item_words, batch.item_reviews), batch.item_words),
+            "user_side": (*model.read_users(batch.user_words, batch.user_reviews)[:2], batch.user_words),
+            "item_side": (*model.read_items(batch.item_words, batch.item_reviews)[:2], batch.item_words),
         }
     for side, (vectors, attention, words) in sides.items():
         reviews = batch.user_reviews if side == "user_side" else batch.item_reviews
@@ -239,7 +239,7 @@ def test_longer_padding_changes_nothing(twin, settings):
     )
     with torch.no_grad():
         narrow_answer, wide_answer = model(batch), model(wide)
-        attention = model.attend_users(wide.user_words, wide.user_reviews)[1]
+        attention = model.read_users(wide.user_words, wide.user_reviews)[1]
     torch.testing.assert_close(wide_answer.rating, narrow_answer.rating, rtol=0, atol=1e-12)
     for name, tensor in narrow_answer.tensors.items():
         torch.testing.assert_close(wide_answer.tensors[name], tensor, rtol=0, atol=1e-12)
@@ -254,7 +254,7 @@ def test_padding_takes_attention_only_where_asked(twin):
     shares = {}
     for attends in (False, True):
         model = twin.make_model(7, padding_attends=attends)
-        shares[attends] = model.attend_users(batch.user_words, batch.user_reviews)[1].sum().item()
+        shares[attends] = model.read_users(batch.user_words, batch.user_reviews)[1].sum().item()
     assert shares[False] == pytest.approx(2, abs=1e-12)  # two viewpoints
     assert shares[True] < 1.9
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -104,6 +104,14 @@ RELEASED: dict[str, Any] = {
 CALIBRATED: dict[str, Any] = {"hinge": "squared", "biases": "leave-one-out", "dropout": 0.3}
 
 
+class Reading(NamedTuple):
+    """What a side takes from its documents."""
+
+    viewpoints: Tensor  # [B, M, k]
+    attention: Tensor  # [B, L, M] that made them
+    contextual: Tensor  # [B, L, M, k] of what
+
+
 class Viewpoints(nn.Module):
     """Viewpoints of users from their documents; the same, with its own parameters, gives aspects of items."""
 
@@ -127,8 +135,7 @@ class Viewpoints(nn.Module):
         if config.attention == "routed":
             self.attention_bias = nn.Parameter(torch.full((m, side_size(config)), 0.1))
 
-    def forward(self, table: Tensor, words: Tensor, reviews: Tensor) -> tuple[Tensor, Tensor]:
-        """Viewpoints [B, M, k] and the attention [B, L, M] that made them."""
+    def forward(self, table: Tensor, words: Tensor, reviews: Tensor) -> Reading:
         width = words.shape[1]
         if self.config.padding_attends:
             words = F.pad(words, (0, self.max_words - width))
@@ -145,7 +152,7 @@ class Viewpoints(nn.Module):
             *there.shape, *contextual.shape[1:]
         )  # p_{u,x,j}, [B, L, M, k]
         viewpoints, attention = self._attend(contextual, there)
-        return viewpoints, attention[:, :width]
+        return Reading(viewpoints, attention[:, :width], contextual[:, :width])
 
     def _gate_and_project(self, context: Tensor) -> Tensor:
         """Equation 1 and the projection, for words one after another [T, n]."""
@@ -218,24 +225,24 @@ class Carp(RatingModel):
                 self.item_bias.copy_(self.biases.item)
 
     def forward(self, batch: Batch) -> Prediction:
-        viewpoints, _ = self.attend_users(batch.user_words, batch.user_reviews)
-        aspects, _ = self.attend_items(batch.item_words, batch.item_reviews)
+        viewpoints = self.encode_users(batch.user_words, batch.user_reviews)
+        aspects = self.encode_items(batch.item_words, batch.item_reviews)
         own = batch.ratings if batch.training else None
         return self.score(batch.users, batch.items, viewpoints, aspects, own_ratings=own)
 
-    def attend_users(self, words: Tensor, reviews: Tensor) -> tuple[Tensor, Tensor]:
-        viewpoints, attention = self.user_side(self.embedding.weight, words, reviews)
-        return viewpoints, attention
+    def read_users(self, words: Tensor, reviews: Tensor) -> Reading:
+        reading: Reading = self.user_side(self.embedding.weight, words, reviews)
+        return reading
 
-    def attend_items(self, words: Tensor, reviews: Tensor) -> tuple[Tensor, Tensor]:
-        aspects, attention = self.item_side(self.embedding.weight, words, reviews)
-        return aspects, attention
+    def read_items(self, words: Tensor, reviews: Tensor) -> Reading:
+        reading: Reading = self.item_side(self.embedding.weight, words, reviews)
+        return reading
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
-        return self.attend_users(words, reviews)[0]
+        return self.read_users(words, reviews).viewpoints
 
     def encode_items(self, words: Tensor, reviews: Tensor) -> Tensor:
-        return self.attend_items(words, reviews)[0]
+        return self.read_items(words, reviews).viewpoints
 
     def score(
         self,
@@ -246,7 +253,11 @@ class Carp(RatingModel):
         own_ratings: Tensor | None = None,
     ) -> Prediction:
         """From viewpoints and aspects [B, M, k] to ratings."""
-        logic_units = self.pair(user_sides, item_sides)  # [B, M·M, 2k]
+        shown = self.judge(self.pair(user_sides, item_sides))
+        return Prediction(self.combine(shown["balance"], users, items, own_ratings), shown)
+
+    def judge(self, logic_units: Tensor) -> dict[str, Tensor]:
+        """From logic units [B, M·M, 2k] to the balance of the two sentiments, with what led to it."""
         votes = torch.einsum("bug,sugk->bsuk", logic_units, self.vote_weight)  # t_{s,x,y}
         coupling, capsules = self.route(votes)
         degrees = self.rate(capsules)
@@ -254,8 +265,7 @@ class Carp(RatingModel):
         balance = (degrees * lengths)[:, POSITIVE] - (degrees * lengths)[:, NEGATIVE]
         m = self.config.viewpoints
         shown = {"capsules": capsules, "lengths": lengths, "degrees": degrees, "balance": balance}
-        shown["coupling"] = coupling.view(-1, 2, m, m)
-        return Prediction(self.combine(balance, users, items, own_ratings), shown)
+        return {**shown, "coupling": coupling.view(-1, 2, m, m)}
 
     def pair(self, viewpoints: Tensor, aspects: Tensor) -> Tensor:
         """Equation 3: every viewpoint with every aspect."""

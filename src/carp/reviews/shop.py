@@ -27,7 +27,7 @@ TOPICS: tuple[str, ...] = tuple(TOPIC_WORDS)
 LOWEST_RATING, HIGHEST_RATING = 1.0, 5.0
 FEWEST_REVIEWS = 6
 NEUTRAL_RATING = 3.4
-STARS_PER_MATCH = 1.15
+STARS_PER_MATCH = 1.5
 PERSON_BIAS, THING_BIAS = 0.15, 0.10
 # The weakest clear match, 0.8 * 0.5, outweighs two vague ones, 2 * 1.2 * 0.15, so that where anything is clear the
 # planted cause is a clear one.
@@ -133,7 +133,9 @@ def make_shop(
     """
     unknown = [topic for topic in topics if topic not in TOPICS]
     if unknown or len(set(topics)) < 3:
-        raise UsageError(f"{', '.join(topics)} are no three topics of the shop", mend=f"choose from {', '.join(TOPICS)}")
+        raise UsageError(
+            f"{', '.join(topics)} are no three topics of the shop", mend=f"choose from {', '.join(TOPICS)}"
+        )
     _check_size(people, things, reviews_per_person, noise)
     rng, writing = np.random.default_rng(seed).spawn(2)  # apart, so that a reworded template moves no rating
     tastes = {f"person-{number:03}": _make_taste(topics, rng) for number in range(people)}
@@ -188,19 +190,20 @@ def _check_size(people: int, things: int, reviews_per_person: int, noise: float)
 
 
 def _make_taste(topics: Sequence[str], rng: np.random.Generator) -> dict[str, float]:
+    """One topic matters most to a person, one or two more matter about half as much, and the rest not at all."""
     cared = rng.permutation(len(topics))[: 3 if rng.random() < 0.25 else 2]
     care = np.zeros(len(topics))
-    care[cared] = rng.uniform(LEAST_CARE, MOST_CARE, len(cared))
+    care[cared[0]] = rng.uniform(0.9, 1.1)
+    care[cared[1:]] = rng.uniform(0.4, 0.6, len(cared) - 1)
     return dict(zip(topics, care.tolist(), strict=True))
 
 
 def _make_quality(topics: Sequence[str], rng: np.random.Generator) -> dict[str, float]:
-    """As many clear strengths as clear weaknesses (or one apart), so that the mean over topics says little."""
+    """Clearly good or bad on at least half of the topics, each by itself: no strength tells of a weakness elsewhere."""
     count = len(topics)
-    clear = int(rng.integers(count // 2, count + 1))
-    side = np.where(np.arange(count) % 2 == rng.integers(2), 1.0, -1.0)
-    size = np.where(np.arange(count) < clear, rng.uniform(LEAST_CLEAR, 1, count), rng.uniform(0.01, MOST_VAGUE, count))
-    return dict(zip(topics, rng.permutation(side * size).tolist(), strict=True))
+    clear = rng.permutation(count) < int(rng.integers(count // 2, count + 1))
+    size = np.where(clear, rng.uniform(LEAST_CLEAR, 1, count), rng.uniform(0.01, MOST_VAGUE, count))
+    return dict(zip(topics, (size * rng.choice([-1.0, 1.0], count)).tolist(), strict=True))
 
 
 def _name_things(kinds: Sequence[str], rng: np.random.Generator) -> list[str]:
@@ -345,8 +348,8 @@ class _Writer:
         if rng.random() < 0.5:
             topic = cared[int(rng.integers(len(cared)))]
             words = TOPIC_WORDS[topic]
-            body.append(_Plan(self._pick(words.stance), words.choices, topic))
-        count = min(max(int(rng.integers(1, 4)), 4 - len(body)), 8 - len(body))
+            body.append(_Plan(self._pick(words.stance, 2.0), words.choices, topic))
+        count = min(max(int(rng.integers(0, 3)), 3 - len(body)), 7 - len(body))
         parts = set(rng.permutation(["opening", "middle", "verdict", "closing"])[:count].tolist())
         if "middle" in parts:
             body.append(_Plan(self._pick(FILLER.middle), FILLER.choices))
@@ -360,8 +363,8 @@ class _Writer:
         if abs(quality) < LEAST_CLEAR:
             return _Plan(self._pick(words.shrug), words.choices, topic)
         if quality > 0:
-            return _Plan(self._pick(words.positive), words.choices, topic, "positive")
-        return _Plan(self._pick(words.negative), words.choices, topic, "negative")
+            return _Plan(self._pick(words.positive, 2.0), words.choices, topic, "positive")
+        return _Plan(self._pick(words.negative, 2.0), words.choices, topic, "negative")
 
     def _verdict(self, rating: float) -> _Plan:
         if rating > 3:
@@ -374,7 +377,7 @@ class _Writer:
         pieces = list(_pieces(plan.template))
         for place in range(1, len(pieces), 2):
             gap = pieces[place]
-            pieces[place] = self.noun if gap == "thing" else self._pick(plan.choices.get(gap) or SHARED[gap], 1.5)
+            pieces[place] = self.noun if gap == "thing" else self._pick(plan.choices.get(gap) or SHARED[gap], 3.0)
         sentence = "".join(pieces)
         sentence = sentence[0].upper() + sentence[1:]
         if plan.topic and plan.sentiment:
