@@ -14,7 +14,7 @@ from carp.evidence import ReadableDocument, Source
 from carp.models.batch import Pairs, Sizes, TargetReviews, TrainingData
 from carp.reviews.corpus import Corpus, StringColumn
 from carp.reviews.documents import Documents, make_documents, training_words
-from carp.reviews.ledger import RatingScale
+from carp.reviews.scale import RatingScale
 from carp.reviews.split import TEST, TRAIN, VALID, Split
 from carp.reviews.text import Vocabulary, build_vocabulary, read_stop_words, tokenise
 

@@ -19,7 +19,7 @@ from carp.models.base import RatingModel, make_config
 from carp.models.layers import TunedBiases
 from carp.reviews.corpus import StringColumn
 from carp.reviews.documents import Documents
-from carp.reviews.ledger import RatingScale
+from carp.reviews.scale import RatingScale
 from carp.reviews.text import Vocabulary
 from carp.storage import check_folder, load_arrays, new_folder, read_json, save_arrays, write_bytes, write_json
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from carp.evidence import ReadableDocument
-from carp.explain import Explanation, Sentence
+from carp.explain import Sentence
 from carp.recommender import Recommender
 from carp.reviews.shop import Shop, topic_of_sentence
 
@@ -25,8 +25,9 @@ class CausesFound:
 
     def __str__(self) -> str:
         return (
-            f"planted cause among the top {UNITS} logic units of its sentiment: {self.explained:.0%} of {self.pairs} "
-            f"held-out pairs; as many random sentences of the same documents would show {self.random:.0%}"
+            f"The planted cause is shown among the top {UNITS} logic units of its sentiment for {self.explained:.0%}\n"
+            f"of {self.pairs} held-out pairs; as many random sentences of the same documents would show it for "
+            f"{self.random:.0%}."
         )
 
 
@@ -45,7 +46,7 @@ def planted_causes_found(
         units = [unit for unit in explanation.units if unit.sentiment == cause.sentiment]
         hits.append(any(_names(cause.topic, u.viewpoint.sentences, u.aspect.sentences) for u in units))
         sizes = [(len(unit.viewpoint.sentences), len(unit.aspect.sentences)) for unit in units]
-        chances.append(_chance(recommender, explanation, (user, item), cause.topic, sizes, draws, rng))
+        chances.append(_chance(recommender, (user, item), cause.topic, sizes, draws, rng))
     return CausesFound(len(hits), float(np.mean(hits)), float(np.mean(chances)))
 
 
@@ -55,7 +56,6 @@ def _names(topic: str, viewpoint: Iterable[Sentence], aspect: Iterable[Sentence]
 
 def _chance(
     recommender: Recommender,
-    explanation: Explanation,
     pair: tuple[int, int],
     topic: str,
     sizes: list[tuple[int, int]],

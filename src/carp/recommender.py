@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -124,21 +125,22 @@ class Recommender:
         data = archive.training_data(self.fit_settings.target_reviews)
         torch.manual_seed(self.seed)
         model = self.kind(self.config, archive.sizes)
-        if watcher is None and progress:
-            from carp.render.progress import Bar
+        with contextlib.ExitStack() as stack:
+            if watcher is None and progress:
+                from carp.render.progress import Bar
 
-            watcher = Bar(self.training.epochs)
-        reached = train(
-            model,
-            data,
-            self.training,
-            seed=self.seed,
-            device=self.device,
-            folder=None if checkpoints is None else Path(checkpoints),
-            identity=self._identity(archive),
-            resume=resume,
-            watcher=watcher,
-        )
+                watcher = stack.enter_context(contextlib.closing(Bar(self.training.epochs)))
+            reached = train(
+                model,
+                data,
+                self.training,
+                seed=self.seed,
+                device=self.device,
+                folder=None if checkpoints is None else Path(checkpoints),
+                identity=self._identity(archive),
+                resume=resume,
+                watcher=watcher,
+            )
         baseline = TunedBiases(archive.sizes)
         baseline.fit(data.train, data.valid, archive.levels)
         self._take(model, baseline.to(self.device), archive)

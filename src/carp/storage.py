@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -124,17 +125,49 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sweep(parent: Path, name: str) -> None:
-    """Remove what dead processes left unfinished beside `name`; an old folder set aside comes back if need be."""
-    for leftover in [*parent.glob(f".{name}.*.partial"), *parent.glob(f".{name}.*.replaced")]:
+def sweep(parent: Path, names: str) -> None:
+    """Remove what dead processes left unfinished beside files or folders whose names match a pattern.
+
+    An old folder that was set aside comes back if nothing took its place.
+    """
+    for leftover in _leftovers(parent, names, "replaced"):
+        place = parent / _name_of(leftover)
+        if place.exists():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.rename(place)
+    for leftover in _leftovers(parent, names, "partial"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def bring_back(path: Path) -> None:
+    """Give a folder its place again if a process died after setting it aside and before replacing it.
+
+    Readers do this too, so nothing is removed here; where it may not be renamed, it stays as it is.
+    """
+    path = path.absolute()
+    if not path.exists():
+        for leftover in _leftovers(path.parent, glob.escape(path.name), "replaced"):
+            if _name_of(leftover) == path.name:
+                with contextlib.suppress(OSError):
+                    leftover.rename(path)
+
+
+def _leftovers(parent: Path, names: str, kind: str) -> list[Path]:
+    """What dead processes left behind: `.NAME.PROCESS.KIND`."""
+    found = []
+    for leftover in parent.glob(f".{names}.*.{kind}"):
         owner = leftover.name.split(".")[-2]
         if owner.isdigit() and int(owner) != os.getpid() and not _alive(int(owner)):
-            if leftover.name.endswith(".replaced") and not (parent / name).exists():
-                leftover.rename(parent / name)
-            elif leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                leftover.unlink(missing_ok=True)
+            found.append(leftover)
+    return found
+
+
+def _name_of(leftover: Path) -> str:
+    return leftover.name.rsplit(".", 2)[0].removeprefix(".")
 
 
 def _alive(process: int) -> bool:
@@ -163,7 +196,7 @@ def new_folder(path: Path | str, kind: str, *, overwrite: bool = False) -> Itera
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path.parent, path.name)
+        sweep(path.parent, glob.escape(path.name))
         refuse_existing(path, overwrite)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         aside = path.with_name(f".{path.name}.{os.getpid()}.replaced")
@@ -197,6 +230,7 @@ def check_folder(path: Path | str, kind: str, *, contents: bool = True) -> dict[
     """The manifest of a folder whose files are all there and unaltered; anything else is an error."""
     path = Path(path)
     again = f"make the {kind} anew, or restore it from a copy"
+    bring_back(path)
     if not path.is_dir():
         raise StorageError(f"there is no {kind} here", where=str(path), mend=f"check the path of the {kind}")
     if not (path / MANIFEST).is_file():

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -58,7 +59,11 @@ class Stopped(CarpError):
 
 
 class Watcher(Protocol):
-    """Whoever wants to see training go on: a progress bar, a test."""
+    """Whoever wants to see training go on: a progress bar, a test.
+
+    No loss comes with a batch: reading it would make a GPU wait. An epoch ends with its record, as in the log, and
+    with `best`, whether its validation error is the lowest so far.
+    """
 
     def epoch_begins(self, epoch: int, batches: int) -> None: ...
     def batch_done(self) -> None: ...
@@ -90,15 +95,24 @@ class Progress:
 
 
 def choose_device(name: str = "auto") -> torch.device:
+    """`auto`, `cpu`, `cuda` or `cuda:N`: nothing else is tested, and nothing else is taken."""
+    wanted = re.fullmatch("auto|cpu|cuda(?::([0-9]{1,4}))?", name)
+    if not wanted:
+        raise UsageError(f"there is no device {name!r}", where="--device", mend="use auto, cpu, cuda or cuda:N")
+    usable = torch.cuda.is_available()
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"there is no device {name!r}", mend="use auto, cpu or cuda") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+        return torch.device("cuda" if usable else "cpu")
+    if name == "cpu":
+        return torch.device("cpu")
+    if not usable:
         raise UsageError("no GPU can be used here", where="--device", mend="use --device cpu; carp doctor says more")
-    return device
+    if wanted[1] is None:
+        return torch.device("cuda")
+    number, there = int(wanted[1]), torch.cuda.device_count()
+    if number >= there:
+        mend = f"use one from cuda:0 to cuda:{there - 1}, or --device cpu"
+        raise UsageError(f"there is no GPU {number}", where="--device", mend=mend)
+    return torch.device("cuda", number)
 
 
 @contextlib.contextmanager
@@ -187,7 +201,7 @@ def _epochs(
                 best = copy_of(model)
             if checkpoint is not None:
                 checkpoint.save(model, best, optimizer, progress)
-            watcher.epoch_ends(record)
+            watcher.epoch_ends({**record, "best": progress.best_epoch == progress.epoch})
     except KeyboardInterrupt:
         if checkpoint is None:
             raise

@@ -235,11 +235,37 @@ def test_a_damaged_corpus_is_refused(fails, made, tmp_path):
         (["--set", "min_reviews=2"], "carp prepare"),
         (["--device", "abacus"], "there is no device 'abacus'"),
         (["--device", "meta"], "there is no device 'meta'"),
+        (["--device", "cpu:0"], "there is no device 'cpu:0'"),
+        (["--device", "cuda:-1"], "there is no device 'cuda:-1'"),
+        (["--device", "cuda:"], "there is no device 'cuda:'"),
         (["--seed", "-1"], "--seed"),
     ],
 )
 def test_wrong_settings_are_wrong_use_and_leave_nothing(fails, made, tmp_path, options, words):
     assert words in fails(2, "train", made.corpus, "--out", tmp_path / "m", *options)
+
+
+def test_a_gpu_that_is_not_there_is_wrong_use(fails, made, tmp_path, monkeypatch):
+    import torch
+
+    words = ["train", made.corpus, "--out", tmp_path / "m", "--device"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for name in ("cuda", "cuda:0"):
+        assert "--device cpu" in fails(2, *words, name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    message = fails(2, *words, "cuda:2")
+    assert "there is no GPU 2" in message
+    assert "cuda:0 to cuda:1" in message
+
+
+def test_an_output_set_aside_by_a_killed_process_is_refused_before_any_work(made, tmp_path, capsys):
+    finished = subprocess.Popen([sys.executable, "-c", ""])
+    finished.wait()
+    shutil.copytree(made.bias, tmp_path / f".m.{finished.pid}.replaced")
+    assert cli.main(["train", str(tmp_path / "absent"), "--out", str(tmp_path / "m")]) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert sums(tmp_path / "m") == sums(made.bias)
 
 
 def test_a_split_that_cannot_be_used_is_refused(fails, made, tmp_path):
@@ -393,7 +419,7 @@ def test_what_nobody_foresaw_is_called_a_bug_in_one_line_and_shown_only_on_deman
     def surprise(_: Path) -> None:
         raise ZeroDivisionError("division by zero\nand more")
 
-    monkeypatch.setattr(cli, "_load", surprise)
+    monkeypatch.setattr(carp, "load", surprise)
     monkeypatch.delenv("CARP_DEBUG", raising=False)
     assert cli.main(["evaluate", str(made.model)]) == 1
     message = capsys.readouterr().err

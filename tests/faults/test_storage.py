@@ -300,6 +300,62 @@ def test_a_folder_set_aside_by_a_process_that_died_comes_back(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["thing"]
 
 
+def test_a_process_killed_between_the_two_renames_hides_nothing_from_a_reader(tmp_path):
+    make_folder(tmp_path / "thing[1]", b"old")  # brackets are a pattern to those who look for names
+    script = (
+        "import os, pathlib, signal, sys\n"
+        "from carp.storage import new_folder, write_bytes\n"
+        "rename = pathlib.Path.rename\n"
+        "def rename_and_die(path, target):\n"
+        "    rename(path, target)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "pathlib.Path.rename = rename_and_die\n"
+        "with new_folder(sys.argv[1], 'thing', overwrite=True) as partial:\n"
+        "    write_bytes(partial / 'a.txt', b'new')\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "thing[1]")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "thing[1]").exists()
+    check_folder(tmp_path / "thing[1]", "thing")
+    assert (tmp_path / "thing[1]" / "a.txt").read_bytes() == b"old"
+
+
+def test_a_reader_removes_nothing_and_takes_nothing_from_the_living(tmp_path):
+    dead, living = dead_process(), os.getppid()
+    make_folder(tmp_path / "thing", b"old")
+    (tmp_path / f".thing.{dead}.partial").mkdir()
+    (tmp_path / f".thing.{dead}.replaced").mkdir()
+    check_folder(tmp_path / "thing", "thing")
+    assert len(list(tmp_path.iterdir())) == 3
+    (tmp_path / f".thing.{dead}.replaced").rmdir()
+    (tmp_path / "thing").rename(tmp_path / f".thing.{living}.replaced")
+    with pytest.raises(StorageError, match="there is no thing here"):
+        check_folder(tmp_path / "thing", "thing")
+
+
+def test_a_reader_who_may_not_rename_is_told_that_nothing_is_there(tmp_path, monkeypatch):
+    make_folder(tmp_path / "thing", b"old")
+    (tmp_path / "thing").rename(tmp_path / f".thing.{dead_process()}.replaced")
+    FullDisk(monkeypatch, 0, error=errno.EROFS)
+    with pytest.raises(StorageError, match="there is no thing here"):
+        check_folder(tmp_path / "thing", "thing")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_folder_set_aside_comes_back_under_its_own_name_alone(tmp_path, there):
+    make_folder(tmp_path / "thing.v2", b"second")
+    (tmp_path / "thing.v2").rename(tmp_path / f".thing.v2.{dead_process()}.replaced")
+    if there:
+        make_folder(tmp_path / "thing", b"first")
+        check_folder(tmp_path / "thing", "thing")
+    else:
+        with pytest.raises(StorageError, match="there is no thing here"):
+            check_folder(tmp_path / "thing", "thing")
+    sweep(tmp_path, "thing")
+    assert (tmp_path / "thing").exists() == there
+    assert (tmp_path / "thing.v2" / "a.txt").read_bytes() == b"second"
+
+
 def test_a_folder_set_aside_goes_where_the_new_one_took_its_place(tmp_path):
     make_folder(tmp_path / "thing", b"new")
     leftover = tmp_path / f".thing.{dead_process()}.replaced"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -248,6 +249,51 @@ def test_interrupted_training_leaves_a_checkpoint_and_resume_finishes_it(run, co
     assert not (tmp_path / "model.training").exists()
 
 
+def test_training_in_a_pipe_writes_one_line_for_each_epoch_and_nothing_else(run, corpus, tmp_path):
+    found = run("train", corpus, "--out", tmp_path / "model", *TINY_OPTIONS, "--set", "epochs=2")
+    lines = found.err.partition("Next:")[0].splitlines()
+    assert [line.split()[:3] for line in lines] == [["epoch", "1", "loss"], ["epoch", "2", "loss"]]
+    assert all("validation MSE" in line for line in lines)
+    assert "\x1b" not in found.err
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_the_bar_is_closed_when_training_ends_early(corpus, monkeypatch, error):
+    from carp.render.progress import Bar
+
+    def fail(*_: object, watcher: Bar, **__: object) -> None:
+        watcher.epoch_begins(1, 10)
+        raise error
+
+    closed = []
+    monkeypatch.setattr(Bar, "close", closed.append)
+    monkeypatch.setattr("carp.recommender.train", fail)
+    with pytest.raises(error):
+        carp.Recommender("carp", epochs=1).fit(carp.Corpus.load(corpus))
+    assert len(closed) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "chosen"),
+    [
+        ("auto", 0, "cpu"),
+        ("auto", 1, "cuda"),
+        ("cpu", 2, "cpu"),
+        ("cuda", 2, "cuda"),
+        ("cuda:0", 1, "cuda:0"),
+        ("cuda:1", 2, "cuda:1"),
+    ],
+)
+def test_a_device_that_is_there_is_taken(monkeypatch, name, gpus, chosen):
+    import torch
+
+    from carp.train import choose_device
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert str(choose_device(name)) == chosen
+
+
 def test_overwrite_starts_anew_where_a_training_stopped_but_spares_what_training_did_not_make(run, corpus, tmp_path):
     stopped = tmp_path / "model.training"
     stopped.mkdir()
@@ -364,6 +410,15 @@ def test_recommend_lists_best_first_and_nothing_already_rated(run, model):
     shown = run("recommend", model, "person-002", "-n", 1).out.splitlines()
     assert shown[0].split() == ["item", "predicted", "average"]
     assert shown[1].split()[0] == document["recommendations"][0]["item"]
+
+
+def test_answers_show_themselves_in_python(model):
+    recommender = carp.load(model)
+    assert re.fullmatch(r"Predictions\(\[\d\.\d+\]\)", repr(recommender.predict([("person-002", "thing-001")])))
+    assert repr(recommender.recommend("person-002", 1)[0]).startswith("Recommendation(item='thing-")
+    explanation = recommender.explain("person-002", "thing-001")
+    assert str(explanation).startswith("Why this rating")
+    assert explanation._repr_html_().startswith('<div class="carp-explanation">')
 
 
 # ---- models, doctor, demo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 
 import numpy as np
@@ -10,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carp.errors import DamagedError, InputError, UsageError
-from carp.reviews.corpus import Corpus, StringColumn, build_corpus, in_core, last_of_each_pair, statistics_table
+from carp.reviews.corpus import Corpus, StringColumn, build_corpus, in_core, last_of_each_pair
 from carp.reviews.formats import read_reviews
 from carp.reviews.ledger import Ledger, RatingScale, Reviews
-from carp.reviews.split import random_split
-from carp.reviews.text import NEGATIONS, stop_words
+from carp.reviews.statistics import dataset_statistics, statistics_table
+from carp.storage import new_folder
 
 PAPER = {
     "users": 1429,
@@ -227,32 +228,84 @@ def test_a_damaged_corpus_is_refused(small, tmp_path):
     assert_equal(Corpus.load(tmp_path / "corpus"), small)
 
 
-def test_statistics_of_a_small_corpus_are_counted_right():
+def resave_manifest(folder, change):
+    """Save again what `change` makes of the arrays and files of a corpus, under a manifest that fits."""
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "manifest.json"}
+    change(files)
+    with new_folder(folder, "corpus", overwrite=True) as partial:
+        for name, content in files.items():
+            (partial / name).write_bytes(content)
+
+
+def as_npy(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def test_a_corpus_whose_manifest_leaves_out_a_needed_file_is_refused(small, tmp_path):
+    folder = tmp_path / "corpus"
+    names = ["corpus.json", *(f"{name}.npy" for name in small._arrays() if name != "split")]
+    assert len(names) == 17
+    for name in names:
+        small.save(folder, overwrite=True)
+        resave_manifest(folder, lambda files, name=name: files.pop(name))
+        with pytest.raises(DamagedError, match=f"does not name {name}"):
+            Corpus.load(folder)
+
+
+@pytest.mark.parametrize("splits", [None, ["train", "test", "valid", "train", "dev"]])
+def test_a_corpus_whose_columns_differ_in_length_is_refused(tmp_path, splits):
+    corpus = build_corpus(reviews_of(SMALL, splits=splits), min_reviews=1)
+    folder = tmp_path / "corpus"
+    for name, array in corpus._arrays().items():
+        for wrong in (array[:-1], np.append(array, array[-1:]), array[0]):
+            corpus.save(folder, overwrite=True)
+            resave_manifest(folder, lambda files, name=name, wrong=wrong: files.update({f"{name}.npy": as_npy(wrong)}))
+            if name in ("users_offsets", "items_offsets", "words_offsets") and wrong.ndim and len(wrong) > len(array):
+                continue  # one more name, an empty one: nothing contradicts it
+            with pytest.raises(DamagedError):
+                Corpus.load(folder)
+
+
+def test_statistics_of_a_small_corpus_are_counted_right(monkeypatch):
     rows = [
         ("ann", "amp", 5, "warm tone but not cheap"),
         ("bob", "amp", 3, "hum"),
         ("ann", "pick", 4, "the thin one"),
     ]
-    corpus = build_corpus(reviews_of(rows), min_reviews=1)
-    found = corpus.statistics(max_words=3)
-    assert found["words_per_review"] == pytest.approx((4 + 1 + 1) / 3)
-    assert found["words_per_user"] == pytest.approx((3 + 1) / 2)
-    assert found["words_per_item"] == pytest.approx((3 + 1) / 2)
+    found = dataset_statistics(build_corpus(reviews_of(rows), min_reviews=1))
+    assert found["words_per_review"] == pytest.approx((3 + 1 + 1) / 3)
+    assert found["words_per_user"] == pytest.approx((4 + 1) / 2)
+    assert found["words_per_item"] == pytest.approx((4 + 1) / 2)
     assert found["positive_negative_ratio"] == 2
     assert found["density_percent"] == 75
-    assert corpus.statistics(training=np.array([1, 2]))["words_per_user"] == 1
-    assert "positive/negative" in statistics_table(found)
+    assert "documents of all reviews" in statistics_table(found), "three records cannot be split"
+    monkeypatch.setattr("carp.reviews.statistics.MAX_WORDS", 2)
+    capped = dataset_statistics(build_corpus(reviews_of(rows), min_reviews=1))
+    assert capped["words_per_user"] == pytest.approx((2 + 1) / 2)
+    assert capped["words_per_review"] == found["words_per_review"]
+
+
+def test_documents_are_counted_without_the_test_part_of_the_datas_own_split():
+    rows = [("ann", "amp", 5, "warm"), ("bob", "amp", 3, "a long hum"), ("ann", "pick", 4, "thin stiff dull")]
+    corpus = build_corpus(reviews_of(rows, splits=["test", "train", "train"]), min_reviews=1)
+    found = dataset_statistics(corpus)
+    assert found["words_per_user"] == pytest.approx((3 + 2) / 2)
+    assert found["words_per_item"] == pytest.approx((3 + 2) / 2)
+    assert "documents of the 67 % that are not test" in statistics_table(found)
+    all_test = build_corpus(reviews_of(rows, splits=["test"] * 3), min_reviews=1)
+    assert dataset_statistics(all_test)["words_per_user"] == pytest.approx((1 + 3 + 2) / 2)
 
 
 def test_musical_instruments_come_out_as_in_the_papers_table(instruments):
     corpus = build_corpus(instruments)
     assert corpus.facts["dropped"] == {"duplicates": 0, "k_core": 0, "wordless": 7}
-    # The paper's preprocessing: 8,000 words, a stop list with negations, documents of the 80 % that are not test.
-    split = random_split(corpus.user, corpus.item, seed=0)
-    found = corpus.statistics(8_000, stop_words=stop_words() | NEGATIONS, training=np.flatnonzero(split.part != 2))
+    found = dataset_statistics(corpus)
     assert {name: found[name] / value for name, value in PAPER.items()} == pytest.approx(
         dict.fromkeys(PAPER, 1), abs=0.03
     )
+    assert statistics_table(found).endswith("documents of the 80 % that are not test, at most 300 words")
 
 
 def test_building_musical_instruments_takes_about_a_second(instruments):

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -257,13 +258,47 @@ def test_a_column_that_appears_twice_is_refused(tmp_path):
         read_reviews(path)
 
 
+ESCAPED = {
+    "5&#34; cable": '5" cable',
+    "Fender &amp; Gibson": "Fender & Gibson",
+    "I&#8217;d &lt;3 it, &oacute; s&#xED;": "I’d <3 it, ó sí",
+    "&amp;#34;": "&#34;",  # one layer, as it was written
+    "&nbsp; &#32;": "",
+    "AT&T, R&B; H&M; A & B": "AT&T, R&B; H&M; A & B",
+    "&notice; &amp &#34 &#; &;": "&notice; &amp &#34 &#; &;",  # beginnings of names and lost ends are no entities
+    "&#0;&#55357;": "\ufffd\ufffd",
+    "&#9999999;&#xFFFFFF;": "\ufffd\ufffd",
+}
+
+
+@pytest.mark.parametrize("kind", [*FORMATS, "pandas", "polars"])
+def test_html_entities_become_characters_in_texts_and_stay_in_ids(tmp_path, kind):
+    rows = [{**ROWS[0], "user": "a&amp;b", "item": "x&#34;", "text": text} for text in ESCAPED]
+    if kind == "pandas":
+        source = pd.DataFrame(rows)
+    elif kind == "polars":
+        source = pl.DataFrame(rows)
+    else:
+        source = tmp_path / "r"
+        source.write_bytes(ENCODERS[kind](rows))
+    reviews = read_reviews(source)
+    assert reviews.texts == list(ESCAPED.values())
+    assert (set(reviews.users), set(reviews.items)) == ({"a&amp;b"}, {"x&#34;"})
+
+
+def test_no_entity_is_left_in_musical_instruments(real_data):
+    texts = read_reviews(real_data / "reviews_Musical_Instruments_5.json.gz").texts
+    assert not [text for text in texts if re.search(r"&(#\d+|amp|lt|gt|quot|oacute|[lr]dquo);", text)]
+    assert sum("A&M;" in text or "H&K;" in text or "&L;" in text for text in texts), "what is none is left alone"
+
+
 def test_the_datas_own_split_is_kept(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text(
-        "user,item,rating,text,split\na,1,5,x,train\na,2,5,x,Validation\na,3,5,x,test\na,4,5,x,later\na,5,5,x,\n"
+        "user,item,rating,text,split\na,1,5,x,train\na,2,5,x,Validation\na,3,5,x,test\na,4,5,x,dev\na,5,5,x,val\na,6,5,x,later\na,7,5,x,\n"
     )
     reviews = read_reviews(path)
-    assert reviews.splits == ["train", "valid", "test"]
+    assert reviews.splits == ["train", "valid", "test", "valid", "valid"]
     assert [row.reason for row in reviews.ledger.rejections] == [
         "split is not train, valid or test",
         "split is missing",

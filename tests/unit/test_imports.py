@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars
 import pytest
+
+from carp.reviews.corpus import build_corpus
+from carp.reviews.formats import read_reviews
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "carp"
 
@@ -35,12 +39,14 @@ ROOMS = [
     "serve",
     "doctor",
     "demo",
+    "commands",
     "cli",
     "__main__",
 ]
 # An Explanation shows itself, and fitting shows a bar: both reach for the renderer only when asked to.
 LAZY = {("explain", "render"), ("recommender", "render")}
 BARE = {"torch", "numpy", "safetensors", "triton", "carp"}
+ABSENT = ["msgspec", "polars", "pandas", "pyarrow", "zstandard", "typer", "rich", "scipy", "sklearn", "fastapi"]
 CORE = ("models", "kernels", "train", "storage")
 
 
@@ -108,15 +114,30 @@ def fresh(script):
 
 def test_the_core_runs_where_nothing_else_is_installed():
     """Also through what the core imports of the other rooms."""
-    absent = ["msgspec", "polars", "pandas", "pyarrow", "zstandard", "typer", "rich", "scipy", "sklearn", "fastapi"]
     found = fresh(
         "import sys, json\n"
-        f"sys.modules.update(dict.fromkeys({absent!r}))\n"
+        f"sys.modules.update(dict.fromkeys({ABSENT!r}))\n"
         "import carp.storage, carp.train, carp.models.carp, carp.models.predict, carp.models.bias, carp.kernels\n"
         "print(json.dumps(sorted(name for name in sys.modules if name.startswith('carp.'))))\n"
     )
     assert "carp.train" in found
     assert not [name for name in found if name.startswith(("carp.render", "carp.recommender", "carp.cli"))]
+
+
+def test_a_fitted_model_and_a_saved_corpus_need_torch_numpy_and_safetensors_alone(tmp_path):
+    rows = [(f"u{place % 2}", f"i{place // 2}", 1 + place % 5, f"word {'a' * place}b") for place in range(6)]
+    columns = map(list, zip(*rows, strict=True))
+    frame = dict(zip(("user", "item", "rating", "text"), columns, strict=True))
+    build_corpus(read_reviews(polars.DataFrame(frame)), min_reviews=1).save(tmp_path / "corpus")
+    found = fresh(
+        "import sys, json\n"
+        f"sys.modules.update(dict.fromkeys({ABSENT!r}))\n"
+        "import carp.archive, carp.bundle, carp.recommender\n"
+        "from carp.reviews.corpus import Corpus\n"
+        f"corpus = Corpus.load({str(tmp_path / 'corpus')!r})\n"
+        "print(json.dumps([list(corpus.users), list(corpus.texts), corpus.rating.tolist()]))\n"
+    )
+    assert found == [["u0", "u1"], frame["text"], frame["rating"]]
 
 
 def test_importing_carp_is_fast_and_brings_no_torch():

@@ -8,7 +8,8 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
+from io import StringIO
+from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,9 @@ from rich.cells import cell_len
 from carp.explain import Capsule, Explanation, LogicUnit, Mark, Sentence, Side, TargetReview
 from carp.render.json import explanation_json
 from carp.render.page import explanation_fragment, explanation_page, style_sheet
-from carp.render.text import explanation_text, neutral, split_by_marks
+from carp.render.progress import Bar
+from carp.render.text import explanation_text
+from carp.render.words import neutral, phrases_of, split_by_marks
 
 COLOUR_SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
 VOID_TAGS = {"meta", "circle", "rect", "line"}
@@ -101,6 +104,10 @@ def marked(text, *phrases, kind="own"):
 def side(index, text, own=(), shared=(), user="A2R6RA8FRBS608", item="B00006IFI3", rating=4.0):
     marks = (*marked(text, *own), *marked(text, *shared, kind="shared"))
     return Side(index, (Sentence(text, marks, user, item, rating),), (*own, *shared))
+
+
+def sided(text, marks):
+    return Side(1, (Sentence(text, marks, "u", "i", 4.0),), ())
 
 
 def file_box() -> Explanation:
@@ -240,18 +247,18 @@ def refuse(constant):
     raise AssertionError(f"{constant} is not JSON")
 
 
-@given(
-    st.text(max_size=40),
-    st.lists(
-        st.builds(
-            Mark,
-            st.integers(-10, 60),
-            st.integers(-10, 60),
-            st.sampled_from(["own", "shared", "positive", "negative"]),
-        ),
-        max_size=8,
+MARKS = st.lists(
+    st.builds(
+        Mark,
+        st.integers(-10, 60),
+        st.integers(-10, 60),
+        st.sampled_from(["own", "shared", "positive", "negative"]),
     ),
+    max_size=8,
 )
+
+
+@given(st.text(max_size=40), MARKS)
 def test_marks_cut_a_text_without_losing_a_character(text, marks):
     fragments = split_by_marks(text, marks)
     assert "".join(fragment for fragment, _ in fragments) == text
@@ -262,6 +269,35 @@ def test_marks_cut_a_text_without_losing_a_character(text, marks):
 
 def test_touching_marks_of_one_kind_read_as_one_phrase():
     assert split_by_marks("ab", [Mark(0, 1, "own"), Mark(1, 2, "own"), Mark(1, 1, "shared")]) == [("ab", {"own"})]
+
+
+@given(st.text("ab. \n\u2003", max_size=40), MARKS)
+def test_phrases_keep_every_character_and_neither_begin_nor_end_in_a_space(text, marks):
+    phrases = phrases_of(text, marks)
+    assert "".join(words for words, _ in phrases) == text
+    assert all(one != other for (_, one), (_, other) in pairwise(phrases))
+    covering = [{mark.kind for mark in marks if mark.start <= place < mark.end} for place in range(len(text))]
+    shown = [kinds for words, kinds in phrases for _ in words]
+    for character, kinds, marked_with in zip(text, shown, covering, strict=True):
+        expected = marked_with - {"own"} if "shared" in marked_with else marked_with
+        assert kinds <= expected if character.isspace() else kinds == expected
+    for kind in ("own", "shared", "positive", "negative"):
+        stretches = groupby(phrases, key=lambda phrase: kind in phrase[1])
+        joined = ["".join(words for words, _ in group) for inside, group in stretches if inside]
+        assert joined == [words.strip() for words in joined]
+
+
+def test_phrases_that_overlap_read_one_after_the_other():
+    text = "to clamp without hitting strings, which I need."
+    marks = (*marked(text, "clamp without "), *marked(text, "without hitting", " strings, which", kind="shared"))
+    explanation = replace(
+        file_box(), target=None, units=(LogicUnit(sided(text, marks), Side(1, (), ()), 1, 0, "positive"),)
+    )
+    assert "“to [clamp] {without hitting strings, which} I need.”" in explanation_text(explanation, width=100)
+    assert re.search(
+        r"to <mark[^>]*>clamp</mark> <mark[^>]*>without hitting strings, which</mark> I need",
+        explanation_page(explanation),
+    )
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
@@ -514,3 +550,62 @@ def test_uneven_and_wide_couplings_are_shown_whole():
 def test_an_explanation_shows_itself():
     assert str(file_box()) == explanation_text(file_box())
     assert file_box()._repr_html_() == explanation_fragment(file_box())
+
+
+# ---- training in a terminal
+
+
+class Terminal(StringIO):
+    def isatty(self):
+        return True
+
+
+def open_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    return screen
+
+
+def record(epoch, best=True):
+    return {"epoch": epoch, "loss": 1.25, "valid_mse": 0.875, "seconds": 2.0, "valid_seconds": 0.5, "best": best}
+
+
+def train_two_epochs(bar):
+    bar.epoch_begins(1, 2)
+    bar.batch_done()
+    bar.epoch_ends(record(1))
+    bar.epoch_begins(2, 2)
+    bar.batch_done()
+
+
+def test_the_bar_shows_loss_and_validation_error_of_the_epoch_before(monkeypatch):
+    terminal = open_terminal(monkeypatch)
+    bar = Bar(epochs=9)
+    train_two_epochs(bar)
+    bar.close()
+    shown = COLOUR_SEQUENCE.sub("", terminal.getvalue())
+    assert "epoch   1   loss 1.2500   validation MSE 0.8750   2.0 s  best so far\n" in shown
+    assert "epoch 2 of 9 (before: loss 1.2500, validation 0.8750)" in shown
+
+
+def test_a_closed_bar_leaves_the_cursor_visible(monkeypatch):
+    terminal = open_terminal(monkeypatch)
+    bar = Bar(epochs=9)
+    train_two_epochs(bar)
+    assert terminal.getvalue().rfind("\x1b[?25l") > terminal.getvalue().rfind("\x1b[?25h")
+    bar.close()
+    bar.close()
+    assert terminal.getvalue().rfind("\x1b[?25h") > terminal.getvalue().rfind("\x1b[?25l")
+
+
+def test_without_a_terminal_each_epoch_is_one_line(capsys):
+    bar = Bar(epochs=9)
+    train_two_epochs(bar)
+    bar.epoch_ends(record(2, best=False))
+    bar.close()
+    line = "epoch {:3d}   loss 1.2500   validation MSE 0.8750   2.0 s{}\n"
+    assert capsys.readouterr().err == line.format(1, "  best so far") + line.format(2, "")

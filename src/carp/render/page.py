@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 
 from carp.explain import Capsule, Explanation, LogicUnit, Mark, Sentiment, Side
-from carp.render.text import (
+from carp.render.words import (
     SIDE_TITLE,
     SIGN,
     SPEAKS,
@@ -27,9 +27,9 @@ from carp.render.text import (
     neutral,
     number,
     person,
+    phrases_of,
     scale_words,
     source_parts,
-    split_by_marks,
     weighed,
 )
 
@@ -297,7 +297,7 @@ def _target(explanation: Explanation, level: int) -> str:
 def _marked(text: str, marks: Iterable[Mark]) -> str:
     return "".join(
         _mark(_safe(fragment), sorted(kinds)) if kinds else _safe(fragment)
-        for fragment, kinds in split_by_marks(text, marks)
+        for fragment, kinds in phrases_of(text, marks)
     )
 
 

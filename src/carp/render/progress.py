@@ -7,7 +7,11 @@ from typing import Any
 
 
 class Bar:
-    """A progress bar for an epoch at a time, and one line for each epoch that is over."""
+    """A progress bar for an epoch at a time, and one line for each epoch that is over.
+
+    The bar shows the figures of the epoch before: reading the loss of a batch would make a GPU wait for it. Where
+    standard error is no terminal only the lines are written.
+    """
 
     def __init__(self, epochs: int) -> None:
         from rich.console import Console
@@ -15,26 +19,32 @@ class Bar:
 
         self.epochs = epochs
         self.console = Console(file=sys.stderr)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.progress = Progress(*columns, console=self.console, transient=True)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        off = not self.console.is_terminal
+        self.progress = Progress(*columns, console=self.console, transient=True, expand=True, disable=off)
         self.task = self.progress.add_task("training", total=None)
-        self.best = float("inf")
+        self.last = ""
 
     def epoch_begins(self, epoch: int, batches: int) -> None:
         self.progress.start()
-        known = "" if self.best == float("inf") else f", best validation MSE {self.best:.4f}"
-        self.progress.reset(self.task, total=batches, description=f"epoch {epoch} of at most {self.epochs}{known}")
+        self.progress.reset(self.task, total=batches, description=f"epoch {epoch} of {self.epochs}{self.last}")
 
     def batch_done(self) -> None:
         self.progress.advance(self.task)
 
     def epoch_ends(self, record: dict[str, Any]) -> None:
         self.progress.stop()
-        better = record["valid_mse"] < self.best
-        self.best = min(self.best, record["valid_mse"])
-        mark = "  best so far" if better else ""
-        self.console.print(
-            f"epoch {record['epoch']:3d}   loss {record['loss']:.4f}   validation MSE {record['valid_mse']:.4f}"
-            f"   {record['seconds']:.1f} s{mark}",
-            highlight=False,
-        )
+        loss, error = record["loss"], record["valid_mse"]
+        mark = "  best so far" if record["best"] else ""
+        self.last = f" (before: loss {loss:.4f}, validation {error:.4f})"
+        words = f"epoch {record['epoch']:3d}   loss {loss:.4f}   validation MSE {error:.4f}"
+        self.console.print(f"{words}   {record['seconds']:.1f} s{mark}", highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was: a bar that is left running hides the cursor."""
+        self.progress.stop()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carp.errors import InputError
-from carp.render.text import neutral
+from carp.render.words import neutral
 
 if TYPE_CHECKING:
     from carp.reviews.ledger import Ledger
@@ -80,7 +80,7 @@ def command(name: str, *words: str | Path, options: Sequence[str | Path] = ()) -
 
 def corpus_text(facts: dict[str, Any], statistics: dict[str, float], ledger: Ledger, folder: Path, size: int) -> str:
     """What was read, refused and dropped, by which rule ratings were mapped, and the paper's table of what is left."""
-    from carp.reviews.corpus import statistics_table
+    from carp.reviews.statistics import statistics_table
     from carp.storage import readable_size
 
     dropped = facts["dropped"]

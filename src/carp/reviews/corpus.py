@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -18,58 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
-from carp.reviews.text import Tokens, build_vocabulary, join_tokens, tokenise_many
+from carp.reviews.strings import StringColumn
+from carp.reviews.text import Tokens, join_tokens, tokenise_many
 from carp.storage import check_folder, disk_errors, new_folder, read_json, write_json
 
 if TYPE_CHECKING:
-    from carp.reviews.ledger import Ledger, RatingScale, Reviews
+    from carp.reviews.ledger import Ledger, Reviews
+    from carp.reviews.scale import RatingScale
 
 FORMAT = 1
 TEXTS_AT_ONCE = 20_000
-SPLIT_NAMES = {"train": 0, "valid": 1, "validation": 1, "dev": 1, "test": 2}
-LABELS = {"positive_negative_ratio": "positive/negative", "density_percent": "density in %"}
+PARTS = ("train", "valid", "test")
+TRAIN, VALID, TEST = range(3)
+SPLIT_NAMES = {"train": TRAIN, "valid": VALID, "validation": VALID, "val": VALID, "dev": VALID, "test": TEST}
+STRINGS = ("users", "items", "words", "texts")
+MEND = "prepare the corpus anew, or restore it from a copy"
 Records = NDArray[np.integer[Any]]
 Progress = Callable[[int, int], None]  # texts cut into words so far, texts in all
-
-
-@dataclass(frozen=True, eq=False)
-class StringColumn:
-    """Many strings in one array of bytes, which may lie in a file.
-
-    >>> column = StringColumn.from_strings(["drum", "Röhre"])
-    >>> len(column), column[1], column.index()
-    (2, 'Röhre', {'drum': 0, 'Röhre': 1})
-    """
-
-    data: NDArray[np.uint8]  # UTF-8, end to end
-    offsets: NDArray[np.int64]  # [N + 1]
-
-    @classmethod
-    def from_strings(cls, strings: Iterable[str]) -> StringColumn:
-        # Half a surrogate pair cannot be stored; one character takes its place, so that offsets still hold.
-        encoded = [string.encode("utf-8", "replace") for string in strings]
-        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, place: int) -> str:
-        if not 0 <= place < len(self):
-            raise IndexError(f"{place} is not among {len(self)} strings")
-        return self.data[self.offsets[place] : self.offsets[place + 1]].tobytes().decode("utf-8")
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[place] for place in range(len(self)))
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {string: place for place, string in enumerate(self)}
-
-    def index(self) -> dict[str, int]:
-        """Where each string stands; made when first asked for."""
-        return self._places
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +110,9 @@ class Corpus:
         """A saved corpus, every file checked against its manifest; columns stay on the disk unless told otherwise."""
         folder = Path(folder)
         manifest = check_folder(folder, "corpus")
+        missing = [name for name in cls._needed_files() if name not in manifest["files"]]
+        if missing:
+            raise DamagedError(f"the manifest does not name {missing[0]}", where=str(folder), mend=MEND)
         mode: Literal["r"] | None = "r" if mmap else None
         try:
             arrays = {
@@ -154,50 +122,38 @@ class Corpus:
             }
             about = read_json(folder / "corpus.json")
             columns: dict[str, Any] = {
-                name: StringColumn(arrays.pop(name), arrays.pop(f"{name}_offsets"))
-                for name in ("users", "items", "words", "texts")
+                name: StringColumn(arrays.pop(name), arrays.pop(f"{name}_offsets")) for name in STRINGS
             }
             corpus = cls(**columns, **{"split": None, **arrays}, facts=about["facts"])
             corpus.__dict__["fingerprint"] = about["fingerprint"]  # spares reading every column again
+            fault = corpus._fault()
         except (OSError, ValueError, KeyError, TypeError) as error:
-            mend = "prepare the corpus anew, or restore it from a copy"
-            raise DamagedError(f"the corpus cannot be read ({error})", where=str(folder), mend=mend) from error
+            raise DamagedError(f"the corpus cannot be read ({error})", where=str(folder), mend=MEND) from error
+        if fault:
+            raise DamagedError(f"the columns do not fit together ({fault})", where=str(folder), mend=MEND)
         return corpus
 
-    def statistics(
-        self,
-        vocabulary_size: int = 20_000,
-        max_words: int = 300,
-        *,
-        stop_words: frozenset[str] | None = None,
-        training: Records | None = None,
-    ) -> dict[str, float]:
-        """The columns of the paper's table of data sets.
+    @classmethod
+    def _needed_files(cls) -> list[str]:
+        arrays = [field.name for field in fields(cls) if field.name not in ("split", "facts")]
+        return ["corpus.json", *(f"{name}.npy" for name in [*arrays, *(f"{name}_offsets" for name in STRINGS)])]
 
-        Words are counted as a model would see them with a vocabulary of the whole corpus; documents are made
-        of the records in `training`, or of all, and cut to `max_words`.
-        """
-        everything = np.arange(len(self))
-        seen = build_vocabulary(self, everything, size=vocabulary_size, stop_words=stop_words).model_ids > 0
-        seen_before = np.concatenate([[0], np.cumsum(seen[self.tokens])])
-        words = np.diff(seen_before[self.token_offsets])
-        chosen = everything if training is None else training
-
-        def words_per(owner: NDArray[np.int32], owners: int) -> float:
-            sizes = np.bincount(owner[chosen], weights=words[chosen], minlength=owners)
-            return float(np.minimum(sizes, max_words).mean())
-
-        positive = int((self.rating > (1 + self.facts["levels"]) / 2).sum())
-        return {
-            "users": len(self.users),
-            "items": len(self.items),
-            "ratings": len(self),
-            "words_per_review": float(words.mean()),
-            "words_per_user": words_per(self.user, len(self.users)),
-            "words_per_item": words_per(self.item, len(self.items)),
-            "positive_negative_ratio": positive / max(1, len(self) - positive),
-            "density_percent": 100 * len(self) / (len(self.users) * len(self.items)),
-        }
+    def _fault(self) -> str | None:
+        """What keeps the columns from being one corpus: a length that does not follow from the others."""
+        odd = next((name for name, array in self._arrays().items() if array.ndim != 1), None)
+        if odd is not None:
+            return f"{odd} is no plain column"
+        records, tokens = len(self.user), len(self.tokens)
+        expected = {name: records for name in ("item", "rating", "time", "split") if getattr(self, name) is not None}
+        expected |= {"texts": records, "token_offsets": records + 1, "token_starts": tokens, "token_lengths": tokens}
+        for name, length in expected.items():
+            if len(getattr(self, name)) != length:
+                return f"{name} has {len(getattr(self, name)):,} entries and should have {length:,}"
+        ends = {name: (getattr(self, name).offsets, len(getattr(self, name).data)) for name in STRINGS}
+        for name, (offsets, end) in {**ends, "tokens": (self.token_offsets, tokens)}.items():
+            if len(offsets) == 0 or int(offsets[0]) != 0 or int(offsets[-1]) != end:
+                return f"the offsets of {name} do not span its {end:,} entries"
+        return None
 
 
 def _save_column(path: Path, array: NDArray[Any]) -> None:
@@ -205,21 +161,6 @@ def _save_column(path: Path, array: NDArray[Any]) -> None:
         np.save(path, array, allow_pickle=False)
     except OSError as error:  # numpy tells that fewer bytes were written than asked for, and not why
         raise OSError(error.errno or errno.ENOSPC, error.strerror or str(error), str(path)) from error
-
-
-def statistics_table(statistics: dict[str, float]) -> str:
-    """
-    >>> print(statistics_table({"users": 1429, "words_per_review": 32.4512}))
-    users              1,429
-    words per review   32.45
-    """
-    shown = [
-        (LABELS.get(name, name.replace("_", " ")), f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}")
-        for name, value in statistics.items()
-        for digits in [3 if name == "density_percent" else 2]
-    ]
-    width, reach = max(len(label) for label, _ in shown), max(len(value) for _, value in shown)
-    return "\n".join(f"{label:<{width}}   {value:>{reach}}" for label, value in shown)
 
 
 def build_corpus(

@@ -1,29 +1,33 @@
-"""What a review must be, the scale of its rating, and an account of every record that was refused."""
+"""What a review must be, and an account of every record that was refused."""
 
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
+from html.entities import html5
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from carp.errors import UsageError
+from carp.reviews.corpus import PARTS, SPLIT_NAMES
+from carp.reviews.scale import RatingScale
 from carp.storage import write_bytes
 
 KEPT_REJECTIONS = 100_000
 MAX_TEXT = 200_000
 MAX_ID = 1_000
-SPLIT_PARTS = {"train": "train", "valid": "valid", "validation": "valid", "val": "valid", "test": "test"}
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 _DATE_FORMATS = ("%B %d, %Y", "%b %d, %Y", "%m %d, %Y", "%m/%d/%Y")
 
 
@@ -112,60 +116,6 @@ class Ledger:
         write_bytes(Path(path), b"\n".join(rows) + b"\n")
 
 
-@dataclass(frozen=True)
-class RatingScale:
-    """The range in which the ratings of a source lie, and its straight map to stars and back.
-
-    >>> beer = RatingScale(4, 20, clip=True, origin="RateBeer's overall score")
-    >>> beer.to_stars([2, 4, 12, 20]).tolist()
-    [1.0, 1.0, 3.0, 5.0]
-    >>> beer.from_stars([1, 3, 5]).tolist()
-    [4.0, 12.0, 20.0]
-    >>> beer.describe([2, 4, 12, 20])
-    'ratings from 4 to 20 become 1 to 5 by 1 + 4·(r − 4)/16; 1 below 4 counted as 4'
-    """
-
-    low: float
-    high: float
-    clip: bool
-    origin: str
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise UsageError(
-                f"{self.low:g} to {self.high:g} is no range of ratings",
-                mend="give the lowest and then the highest rating, as in --rating-range 1 5",
-            )
-
-    def contains(self, rating: float) -> bool:
-        return self.low <= rating <= self.high
-
-    def to_stars(self, values: ArrayLike, levels: int = 5) -> NDArray[np.float64]:
-        ratings = np.asarray(values, dtype=np.float64)
-        if self.clip:
-            ratings = np.clip(ratings, self.low, self.high)
-        return 1 + (levels - 1) * (ratings - self.low) / (self.high - self.low)
-
-    def from_stars(self, stars: ArrayLike, levels: int = 5) -> NDArray[np.float64]:
-        stars = np.asarray(stars, dtype=np.float64)
-        return self.low + (self.high - self.low) * (stars - 1) / (levels - 1)
-
-    def describe(self, values: ArrayLike | None = None, levels: int = 5) -> str:
-        """The map in words, with how many of the values it moves to the edge."""
-        low, high = f"{self.low:g}", f"{self.high:g}"
-        if (self.low, self.high) == (1, levels):
-            words = f"ratings from {low} to {high} stay as they are"
-        else:
-            step = f"{levels - 1}·(r − {low})/{self.high - self.low:g}".replace("− -", "+ ")
-            words = f"ratings from {low} to {high} become 1 to {levels} by 1 + {step}"
-        if values is None or not self.clip:
-            return words
-        ratings = np.asarray(values, dtype=np.float64)
-        below, above = int((ratings < self.low).sum()), int((ratings > self.high).sum())
-        words += f"; {below:,} below {low} counted as {low}" if below else ""
-        return words + (f"; {above:,} above {high} counted as {high}" if above else "")
-
-
 def _identifier(value: Any, role: str) -> str:
     if type(value) is not str:
         value = _name_of(value, role)
@@ -224,16 +174,33 @@ def _words(value: Any) -> str:
             raise Unusable("text is not a string")
     if len(value) > MAX_TEXT:
         raise Unusable(f"text is longer than {MAX_TEXT:,} characters")
+    if "&" in value:
+        value = unescape(value)
     return "" if value.isspace() else _unicode(value, "text")
+
+
+def unescape(text: str) -> str:
+    """The characters that HTML entities stand for; an & that begins none is left as it is.
+
+    >>> unescape("5&#34; cable &amp; plug from AT&T; I&#8217;d &notice; it")
+    '5" cable & plug from AT&T; I’d &notice; it'
+    """
+    return _ENTITY.sub(_character, text)
+
+
+def _character(entity: re.Match[str]) -> str:
+    # Browsers also take the beginnings of names, and would read &notice; as ¬ice;.
+    named = entity[0][1:]
+    return html.unescape(entity[0]) if named[0] == "#" or named in html5 else entity[0]
 
 
 def _part(value: Any) -> str:
     if _is_missing(value) or (isinstance(value, str) and not value.strip()):
         raise Unusable("split is missing")
-    part = SPLIT_PARTS.get(value.strip().lower()) if isinstance(value, str) else None
+    part = SPLIT_NAMES.get(value.strip().lower()) if isinstance(value, str) else None
     if part is None:
         raise Unusable("split is not train, valid or test")
-    return part
+    return PARTS[part]
 
 
 def seconds(value: Any) -> int | None:

@@ -72,7 +72,7 @@ KINDS: Mapping[str, str] = {
 
 WEIGHT = TopicWords(
     choices=_choices(
-        light="light | lightweight | featherlight | light and slim",
+        light="light | lightweight | feathery | light and slim",
         heavy="heavy | hefty | bulky | weighty | ponderous",
         load="weight | bulk | heft | mass",
         bag="backpack | suitcase | rucksack | travel bag | daypack | duffel",
@@ -96,7 +96,7 @@ WEIGHT = TopicWords(
         My {bag} feels a lot lighter since I switched to this {thing}.
         Carrying it all day is no burden, it is {very} {light}.
         Finally a {light} {thing} that I can carry up the {climb} without panting.
-        At a few hundred {grams} it is the lightest {thing} I have owned.
+        At a few hundred grams it is the lightest {thing} I have owned.
         I lifted my {bag} and thought I had left it at home.
         The {bag} stays {light}, because it weighs {nothing}.
     """),
@@ -109,7 +109,7 @@ WEIGHT = TopicWords(
         I put it on the kitchen scale and could not believe the {load}.
         Lugging it around is a workout, it is {very} {heavy}.
         So {heavy} that I was panting before I reached the platform.
-        It has a few hundred {grams} too many for carrying it anywhere.
+        It has a few hundred grams too many for carrying it anywhere.
         It drags down my {bag} like a sack of {bricks}.
         Nobody wants to haul such a {heavy} {thing} up the {climb}.
         They call it portable, but it weighs {ton}.
@@ -136,7 +136,7 @@ DURABILITY = TopicWords(
     choices=_choices(
         build="build quality | construction | casing | workmanship | housing",
         part="hinge | latch | clasp | bracket | seam | corner guard",
-        sturdy="sturdy | solid | rugged | tough | robust | durable | well made",
+        sturdy="sturdy | solid | rugged | tough | robust | durable | hardy",
         flimsy="flimsy | fragile | brittle | shoddy | rickety",
         broke="broke | snapped | cracked | came loose | fell apart",
         broken="broken | cracked | come loose | split | snapped",
@@ -210,13 +210,13 @@ PRICE = TopicWords(
         absurd="ridiculous | absurd | outrageous | a joke | way too high",
     ),
     positive=_lines("""
-        At this {price} it is a {bargain}.
+        At this price the {thing} is a {bargain}.
         The {price} is {great}, I have paid twice as much for less.
         It is {very} {cheap} compared with what other {shops} {charge}.
         You get a lot for your {money} here.
         It is worth every {penny} I paid.
         Thanks to a {sale} I saved {bundle}.
-        A fair {price} for once, my {wallet} is grateful.
+        A fair price for once, my {wallet} is grateful.
         You will not find this {thing} for less {money} anywhere.
         {great} value, my {wallet} says thank you.
         It costs half of what the big {shops} {charge}.
@@ -233,26 +233,26 @@ PRICE = TopicWords(
         You pay for the famous brand and get little for your {money}.
         A waste of {money}, wait for a {sale}.
         Other {shops} {charge} half as much.
-        Far too {dear} for what you get.
-        My {wallet} still hurts from this {price}.
-        They raised the {price} again, and it was {dear} already.
-        At that {price} I feel ripped off.
+        Simply {dear} for what you get.
+        My {wallet} still hurts from this price.
+        They raised the price again, and it was {dear} already.
+        At that price I feel ripped off.
         Save your {money}, this {thing} costs twice what it should.
         {poor} value, my {wallet} will not forgive me.
         So {dear} that even with a {sale} I paid too much.
     """),
     shrug=_lines("""
         The {price} is about what all {shops} {charge}.
-        Neither a {bargain} nor {dear}, just an ordinary {price}.
+        Neither a {bargain} nor {dear}, just an ordinary price.
         The {price} is okay, my {wallet} has no opinion.
-        I paid the usual {price}, no {sale} and no surcharge.
+        I paid the usual price, no {sale} and no surcharge.
     """),
     stance=_lines("""
         I am on a small budget, so the {price} decides.
         I compare prices for weeks before I spend any {money}.
         As a student I have to turn over every {penny}.
         Value for money is what I want first of all.
-        I never pay full {price} and always wait for a {sale}.
+        I never pay full price and always wait for a {sale}.
         My {wallet} is thin, so I ask about the {price} first.
     """),
 )
@@ -274,12 +274,12 @@ SOUND = TopicWords(
         The {sound} is {very} {clear}.
         {great} {sound}, the {range} is {clear} and the vocals come through.
         My favourite {song} never had such {clear} {sound}.
-        It fills the whole room with {clear} {sound}.
+        It fills the whole room with {clear} sound.
         The {range} stays {clear} even at full volume.
         You can hear every {note} in the mix.
         The {sound} gave me goosebumps on the first {song}.
         Such {clear} {sound} from this {thing}, my ears are happy.
-        No {hiss}, no {hiss}, only {clear} {sound}.
+        No {hiss}, no {hiss}, only {clear} sound.
         The bass is deep and the vocals are {clear}.
         Voices and guitars are {clear} and {clear}.
         I played {music} all evening and loved the {sound}.
@@ -382,8 +382,8 @@ LOOKS = TopicWords(
 
 COMFORT = TopicWords(
     choices=_choices(
-        strap="strap | padding | grip | handle | harness",
-        body="shoulder | neck | wrist | back | elbow",
+        strap="strap | padding | harness | cushioning | belt",
+        body="shoulder | neck | back | hip | collarbone",
         skin="skin | fingers | palms | knuckles",
         soft="comfortable | soft | comfy | snug | cosy | gentle",
         stiff="uncomfortable | stiff | scratchy | painful",
@@ -502,7 +502,7 @@ EASE_OF_USE = TopicWords(
 
 BATTERY = TopicWords(
     choices=_choices(
-        battery="battery | rechargeable battery | lithium battery",
+        battery="battery | built-in battery | lithium battery",
         charger="charger | charging cable | USB cable | power adapter",
         socket="socket | power outlet | wall plug",
         lasting="long-lasting | strong | dependable | tireless",
@@ -541,7 +541,7 @@ BATTERY = TopicWords(
         {weak} {battery}, it was {drained} before lunch.
         I have to recharge it after {short}.
         The battery life is {poor}, it loses charge even when switched off.
-        It was {drained} again {wild}, what a {weak} {battery}.
+        It was {drained} once more {wild}, what a {weak} {battery}.
         Such a {weak} {battery}, {short} and it needs the {charger}.
     """),
     shrug=_lines("""
@@ -610,7 +610,7 @@ FILLER = FillerWords(
         This is the first review I have ever written, so bear with me.
         Got this {thing} just before {event}.
         My {relative} gave it to me in {month}.
-        I was curious about this {thing} after {event}.
+        I needed this {thing} for {event}.
     """),
     middle=_lines("""
         Delivery took {few} days, as promised.

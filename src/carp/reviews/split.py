@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
+from carp.reviews.corpus import SPLIT_NAMES, TEST, TRAIN, VALID
 
 if TYPE_CHECKING:
     from carp.reviews.corpus import Corpus
-
-TRAIN, VALID, TEST = 0, 1, 2
-NAMES = {"train": TRAIN, "valid": VALID, "validation": VALID, "dev": VALID, "test": TEST}
 
 
 @dataclass(frozen=True)
@@ -102,13 +100,13 @@ def split_from_file(corpus: Corpus, file: Path) -> Split:
     part = np.full(len(corpus.user), -1, dtype=np.int8)
     for line, row in _rows(file):
         name = (row.get("split") or "").strip().lower()
-        if name not in NAMES:
+        if name not in SPLIT_NAMES:
             raise InputError(
                 f"{name!r} is no part of a split", where=f"{file}, line {line}", mend="write train, valid or test"
             )
         pair = (users.get((row.get("user") or "").strip(), -1), items.get((row.get("item") or "").strip(), -1))
         if pair in known:  # pairs that preparing dropped may stand in the file
-            part[known[pair]] = NAMES[name]
+            part[known[pair]] = SPLIT_NAMES[name]
     missing = np.flatnonzero(part < 0)
     if len(missing):
         r = int(missing[0])

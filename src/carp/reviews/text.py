@@ -287,7 +287,7 @@ def build_vocabulary(
     if not best:
         raise InputError(
             f"no word is left for the vocabulary ({len(records)} training reviews)",
-            mend="give more reviews, or fewer stop words (--stop-words none)",
+            mend="give more reviews, or fewer stop words (train with --set stop_words=none)",
         )
     model_ids = np.zeros(len(corpus.words), dtype=np.int32)
     model_ids[[place for _, _, place in best]] = np.arange(1, len(best) + 1)

@@ -1,0 +1,137 @@
+"""A model is asked: ratings, reasons, recommendations."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+import carp
+from carp.commands.options import AsJson, Model, Newcomer, Overwrite, newcomer_reviews
+from carp.commands.outputs import check_new_file
+from carp.commands.telling import naming, say, show_json
+from carp.errors import UsageError
+
+if TYPE_CHECKING:
+    from carp.explain import Explanation
+
+
+def predict(
+    model: Model,
+    pairs: Annotated[Path | None, typer.Argument(metavar="PAIRS.CSV", help="CSV with the columns user,item.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output if left out.")] = None,
+    user: Annotated[str | None, typer.Option(help="One user instead of a file.")] = None,
+    item: Annotated[str | None, typer.Option(help="One item instead of a file.")] = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ratings of pairs; other columns are kept, and unknown users and items noted."""
+    from carp.render.tables import PairFile, predictions_csv, read_pairs
+    from carp.storage import write_bytes
+
+    if (pairs is None) == (user is None and item is None) or (user is None) != (item is None):
+        mend = "give a file of pairs, or both --user and --item"
+        raise UsageError("it is not clear which pairs to predict", where="carp predict", mend=mend)
+    if out is not None:
+        if pairs is not None and out.exists() and out.samefile(pairs):
+            raise UsageError("the output is the file of pairs itself", where=str(out), mend="choose another --out")
+        check_new_file(out, overwrite)
+    asked = PairFile([(str(user), str(item))], [], [[]]) if pairs is None else read_pairs(pairs)
+    found = carp.load(model).predict(asked.pairs)
+    if out is not None:
+        write_bytes(out, predictions_csv(asked, list(found), found.notes).encode("utf-8", "replace"))
+    noted = sum(note is not None for note in found.notes)
+    if as_json:
+        rows = zip(asked.pairs, found, found.notes, strict=True)
+        listed = [{"user": u, "item": i, "rating": rating, "note": note} for (u, i), rating, note in rows]
+        show_json({"out": None if out is None else str(out), "noted": noted, "predictions": listed})
+    elif out is None:
+        print(predictions_csv(asked, list(found), found.notes), end="")
+    else:
+        remark = f"; {noted:,} have an unknown user or item, see the column note" if noted else ""
+        print(f"{len(found):,} predictions are in {out}{remark}.")
+
+
+def explain(
+    model: Model,
+    user: Annotated[str, typer.Argument(metavar="USER", help="A user of the corpus; - for a newcomer.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item of the corpus.")],
+    format: Annotated[
+        Literal["text", "html", "json"] | None, typer.Option(help="text unless --out ends in .html or .json.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+    units: Annotated[int, typer.Option(min=0, help="Reasons of the prevailing sentiment.")] = 2,
+    other_units: Annotated[int, typer.Option(min=0, help="Reasons of the other sentiment.")] = 1,
+    phrases: Annotated[int, typer.Option(min=1, help="Phrases looked at for each viewpoint and aspect.")] = 30,
+    sentences: Annotated[int, typer.Option(min=1, help="Sentences shown for each viewpoint and aspect.")] = 2,
+    reviews: Newcomer = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Why this person would rate this thing so."""
+    texts = newcomer_reviews(user, reviews)
+    if out is not None:
+        check_new_file(out, overwrite)
+    recommender = carp.load(model)
+    detail = {"prevailing_units": units, "other_units": other_units, "top_phrases": phrases, "sentences": sentences}
+    with naming(model):
+        if texts is None:
+            found = recommender.explain(user, item, **detail)
+        else:
+            found = recommender.explain_for(texts, item, **detail)
+    suffix = {".html": "html", ".htm": "html", ".json": "json"}
+    _deliver_explanation(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
+
+
+def _deliver_explanation(explanation: Explanation, format: str, out: Path | None) -> None:
+    from carp.storage import write_bytes
+
+    if format == "html":
+        from carp.render.page import explanation_page
+
+        written = explanation_page(explanation)
+    elif format == "json":
+        from carp.render.json import explanation_json
+
+        written = explanation_json(explanation)
+    else:
+        from carp.render.text import explanation_text
+
+        colour = out is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        written = explanation_text(explanation, colour=colour)
+    if out is not None:
+        write_bytes(out, f"{written.rstrip()}\n".encode("utf-8", "replace"))
+        say(f"The explanation is in {out}.")
+    elif format == "text":
+        print(written)
+    else:  # pages and JSON are UTF-8 whatever the terminal speaks
+        sys.stdout.flush()
+        sys.stdout.buffer.write(f"{written.rstrip()}\n".encode("utf-8", "replace"))
+
+
+def recommend(
+    model: Model,
+    user: Annotated[str, typer.Argument(metavar="USER", help="A user of the corpus; - for a newcomer.")],
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
+    reviews: Newcomer = None,
+    as_json: AsJson = False,
+) -> None:
+    """The things this person would rate highest, without those already rated."""
+    from dataclasses import asdict
+
+    from carp.render.tables import table
+
+    texts = newcomer_reviews(user, reviews)
+    recommender = carp.load(model)
+    with naming(model):
+        found = recommender.recommend(user, number) if texts is None else recommender.recommend_for(texts, number)
+    if as_json:
+        show_json({"user": user if texts is None else None, "recommendations": [asdict(one) for one in found]})
+    elif not found:
+        print(f"{user} has rated everything the model knows.")
+    else:
+        means = ["unknown" if one.item_mean is None else f"{one.item_mean:.2f}" for one in found]
+        rows = [[one.item, f"{one.rating:.2f}", mean] for one, mean in zip(found, means, strict=True)]
+        print(table(["item", "predicted", "average"], rows))

@@ -1,0 +1,95 @@
+"""Records of one or several sources become columns, on one scale and with one ledger."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+from carp.errors import InputError
+from carp.reviews.ledger import Ledger, Rejection, Reviews
+from carp.reviews.reading import Reading
+from carp.reviews.scale import RatingScale
+
+
+class Gathered:
+    """Columns that grow as sources are read."""
+
+    def __init__(self) -> None:
+        self.users: list[str] = []
+        self.items: list[str] = []
+        self.ratings = array("d")
+        self.texts: list[str] = []
+        self.times: list[int | None] = []
+        self.splits: list[str | None] = []
+        self.ledger = Ledger()
+        self.readings: list[Reading] = []
+        self.unscaled = array("d")
+        self._same: dict[str, str] = {}
+
+    def take(self, reading: Reading) -> None:
+        ledger, begin, same = Ledger(), len(self.users), self._same.setdefault
+        for record in reading.records:
+            if isinstance(record, Rejection):
+                ledger.reject(record)
+                continue
+            # Ids repeat, and one string for each is enough.
+            self.users.append(same(record.user, record.user))
+            self.items.append(same(record.item, record.item))
+            self.ratings.append(record.rating)
+            self.texts.append(record.text)
+            self.times.append(record.time)
+            self.splits.append(record.split)
+        ledger.accept(len(self.users) - begin)
+        if not ledger.accepted:
+            raise _nothing_usable(reading, ledger)
+        if reading.scale is None:
+            self.unscaled.extend(self.ratings[begin:])
+        self.ledger.absorb(ledger)
+        self.readings.append(reading)
+
+    def finish(self) -> Reviews:
+        splits = [split for split in self.splits if split is not None]
+        if splits and len(splits) < len(self.splits):
+            raise InputError("some sources have a split column and others have none", mend="give all of them one")
+        return Reviews(
+            users=self.users,
+            items=self.items,
+            ratings=np.array(self.ratings, dtype=np.float64),
+            texts=self.texts,
+            times=self.times,
+            splits=splits or None,
+            ledger=self.ledger,
+            format="+".join(dict.fromkeys(reading.format for reading in self.readings)),
+            scale=self._scale(),
+            sources=[reading.name for reading in self.readings],
+        )
+
+    def _scale(self) -> RatingScale:
+        known = {(scale.low, scale.high, scale.clip): scale for _, _, scale, _ in self.readings if scale}
+        where = ", ".join(reading.name for reading in self.readings[:3])
+        if len(known) > 1:
+            ranges = " and ".join(f"{low:g} to {high:g}" for low, high, _ in known)
+            raise InputError(f"the files rate from {ranges}", where=where, mend="prepare them one at a time")
+        stars = RatingScale(1, 5, clip=False, origin="all ratings lie from 1 to 5")
+        scale = next(iter(known.values()), stars)
+        if self.unscaled:
+            low, high = min(self.unscaled), max(self.unscaled)
+            if not (scale.contains(low) and scale.contains(high)):
+                raise InputError(
+                    f"the ratings run from {low:g} to {high:g}, and nothing says on which scale they were given",
+                    where=where,
+                    mend=f"say it with --rating-range LOW HIGH, perhaps --rating-range {low:g} {high:g}",
+                )
+        return scale
+
+
+def _nothing_usable(reading: Reading, ledger: Ledger) -> InputError:
+    if not ledger.read:
+        return InputError("there are no records", where=reading.name, mend="give a file with reviews")
+    faults = "; ".join(f"line {first.line:,}: {reason}" for reason, first in list(ledger.first.items())[:3])
+    if any("Python dict" in reason for reason in ledger.counts):
+        mend = "convert the file to JSON lines with one JSON object a line"
+    else:
+        mend = f"check that its format is {reading.format}, or say which it is with --format"
+    return InputError(f"none of the {ledger.read:,} records can be used ({faults})", where=reading.name, mend=mend)

@@ -1,0 +1,50 @@
+"""Many strings as one column, which may be larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class StringColumn:
+    """Many strings in one array of bytes, which may lie in a file.
+
+    >>> column = StringColumn.from_strings(["drum", "Röhre"])
+    >>> len(column), column[1], column.index()
+    (2, 'Röhre', {'drum': 0, 'Röhre': 1})
+    """
+
+    data: NDArray[np.uint8]  # UTF-8, end to end
+    offsets: NDArray[np.int64]  # [N + 1]
+
+    @classmethod
+    def from_strings(cls, strings: Iterable[str]) -> StringColumn:
+        # Half a surrogate pair cannot be stored; one character takes its place, so that offsets still hold.
+        encoded = [string.encode("utf-8", "replace") for string in strings]
+        sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, place: int) -> str:
+        if not 0 <= place < len(self):
+            raise IndexError(f"{place} is not among {len(self)} strings")
+        return self.data[self.offsets[place] : self.offsets[place + 1]].tobytes().decode("utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[place] for place in range(len(self)))
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {string: place for place, string in enumerate(self)}
+
+    def index(self) -> dict[str, int]:
+        """Where each string stands; made when first asked for."""
+        return self._places
