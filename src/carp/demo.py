@@ -29,8 +29,8 @@ DEMO_SETTINGS: dict[str, Any] = {
     "filters": 32,
     "dropout": 0.1,
     "max_words": 200,
-    "batch_size": 50,
-    "learning_rate": 0.003,
+    "batch_size": 25,
+    "learning_rate": 0.002,
     "epochs": 24,
     "patience": 8,
 }

@@ -266,7 +266,7 @@ def test_the_bar_is_closed_when_training_ends_early(corpus, monkeypatch, error):
         raise error
 
     closed = []
-    monkeypatch.setattr(Bar, "close", closed.append)
+    monkeypatch.setattr(Bar, "close", lambda bar: closed.append(bar))
     monkeypatch.setattr("carp.recommender.train", fail)
     with pytest.raises(error):
         carp.Recommender("carp", epochs=1).fit(carp.Corpus.load(corpus))

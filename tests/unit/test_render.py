@@ -602,6 +602,21 @@ def test_a_closed_bar_leaves_the_cursor_visible(monkeypatch):
     assert terminal.getvalue().rfind("\x1b[?25h") > terminal.getvalue().rfind("\x1b[?25l")
 
 
+def test_a_bar_interrupted_while_it_starts_can_be_closed(monkeypatch):
+    terminal = open_terminal(monkeypatch)
+    bar = Bar(epochs=9)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bar.console, "push_render_hook", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            bar.epoch_begins(1, 2)
+    bar.close()
+    assert terminal.getvalue().endswith("\x1b[?25h")
+
+
 def test_without_a_terminal_each_epoch_is_one_line(capsys):
     bar = Bar(epochs=9)
     train_two_epochs(bar)

@@ -38,7 +38,6 @@ class Bar:
         self.progress.advance(self.task)
 
     def epoch_ends(self, record: dict[str, Any]) -> None:
-        self.progress.stop()
         loss, error = record["loss"], record["valid_mse"]
         mark = "  best so far" if record["best"] else ""
         self.last = f" (before: loss {loss:.4f}, validation {error:.4f})"
@@ -47,4 +46,7 @@ class Bar:
 
     def close(self) -> None:
         """Leave the terminal as it was: a bar that is left running hides the cursor."""
-        self.progress.stop()
+        try:
+            self.progress.stop()
+        except IndexError:  # Ctrl-C came while the bar was starting: it stops what had not begun yet
+            self.console.show_cursor()
