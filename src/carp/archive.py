@@ -54,6 +54,7 @@ class Archive:
     levels: int
     scale: RatingScale
     facts: dict[str, Any]
+    reviews: Documents | None = None  # training reviews one by one; known while fitting only
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -84,7 +85,13 @@ class Archive:
 
     def training_data(self, target_reviews: TargetReviews = "leave out") -> TrainingData:
         return TrainingData(
-            self.pairs(TRAIN), self.pairs(VALID), self.user_documents, self.item_documents, self.sizes, target_reviews
+            self.pairs(TRAIN),
+            self.pairs(VALID),
+            self.user_documents,
+            self.item_documents,
+            self.sizes,
+            target_reviews,
+            self.reviews,
         )
 
     def test_pairs(self) -> Pairs:
@@ -146,6 +153,8 @@ def make_archive(corpus: Corpus, split: Split, settings: TextSettings) -> Archiv
     words, review, place = training_words(corpus, vocabulary, train)
     low, high = corpus.facts["scale_range"]
     cap = settings.max_words
+    place_in_training = np.full(len(corpus), -1, np.int32)
+    place_in_training[train] = np.arange(len(train))
     return Archive(
         users=corpus.users,
         items=corpus.items,
@@ -160,5 +169,6 @@ def make_archive(corpus: Corpus, split: Split, settings: TextSettings) -> Archiv
         max_words=cap,
         levels=int(corpus.facts["levels"]),
         scale=RatingScale(low, high, clip=False, origin="the corpus"),
+        reviews=make_documents(words, review, place, place_in_training, len(train), max_words=cap),
         facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
     )

@@ -229,7 +229,7 @@ def _one_epoch(
     model.train()
 
     def batches() -> Iterator[Batch]:
-        for batch in data.training_batches(settings.batch_size, seed, epoch):
+        for batch in data.training_batches(settings.batch_size, seed, epoch, model.needs):
             yield batch.to(device)
             watcher.batch_done()
 

@@ -51,6 +51,7 @@ class Batch:
     item_words: Tensor  # [B, Li]
     item_reviews: Tensor  # [B, Li]
     ratings: Tensor | None = None  # [B], in training only
+    target_words: Tensor | None = None  # [B, Lt] the pair's own review, in training and where a model needs it
     training: bool = False  # the pairs' own ratings are part of what was fitted before: leave them out
 
     def __len__(self) -> int:
@@ -75,8 +76,11 @@ class TrainingData:
     item_documents: Documents
     sizes: Sizes
     target_reviews: TargetReviews = "leave out"
+    reviews: Documents | None = None  # each training pair's own review, in the order of `train`
 
-    def batch(self, pairs: Pairs, chosen: NDArray[np.int64], *, training: bool = False) -> Batch:
+    def batch(
+        self, pairs: Pairs, chosen: NDArray[np.int64], *, training: bool = False, needs: frozenset[str] = frozenset()
+    ) -> Batch:
         """Pairs of the given places, each without its own review where they are trained on."""
         users, items = pairs.users[chosen], pairs.items[chosen]
         leave_out = pairs.records[chosen] if training and self.target_reviews == "leave out" else None
@@ -90,14 +94,21 @@ class TrainingData:
             item_words=torch.from_numpy(item_words),
             item_reviews=torch.from_numpy(item_reviews),
             ratings=torch.from_numpy(pairs.ratings[chosen]),
+            target_words=self._target_words(chosen) if training and "target_review" in needs else None,
             training=training,
         )
 
-    def training_batches(self, size: int, seed: int, epoch: int) -> Iterator[Batch]:
+    def _target_words(self, chosen: NDArray[np.int64]) -> Tensor:
+        assert self.reviews is not None, "a model that needs target reviews is trained on data that has them"
+        return torch.from_numpy(padded(self.reviews, chosen)[0])
+
+    def training_batches(
+        self, size: int, seed: int, epoch: int, needs: frozenset[str] = frozenset()
+    ) -> Iterator[Batch]:
         """One epoch in an order that is a function of seed and epoch alone, so that resuming repeats it."""
         order = np.random.default_rng([seed, epoch]).permutation(len(self.train))
         for start in range(0, len(order), size):
-            yield self.batch(self.train, order[start : start + size], training=True)
+            yield self.batch(self.train, order[start : start + size], training=True, needs=needs)
 
     def batches(self, pairs: Pairs, size: int = 500) -> Iterator[Batch]:
         """Pairs in their own order, with whole documents."""

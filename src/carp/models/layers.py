@@ -154,3 +154,18 @@ def solve_biases(
         item = np.bincount(train.items, rest - user[train.users], minlength=items) / item_weight
         user = np.bincount(train.users, rest - item[train.items], minlength=users) / user_weight
     return mean, user, item
+
+
+class FactorizationMachine(nn.Module):
+    """w₀ + w·x + Σ_{i<j} ⟨f_i, f_j⟩ x_i x_j over a feature vector (Rendle, ICDM 2010)."""
+
+    def __init__(self, features: int, factors: int) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(()))  # w₀; models start it at the mean rating
+        self.weight = nn.Parameter(torch.randn(features) * 0.01)
+        self.factors = nn.Parameter(torch.randn(features, factors) * 0.01)
+
+    def forward(self, features: Tensor) -> Tensor:
+        both = (features @ self.factors).square().sum(-1)
+        each = (features.square() @ self.factors.square()).sum(-1)
+        return self.mean + features @ self.weight + (both - each) / 2  # [B]
