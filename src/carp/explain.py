@@ -71,7 +71,7 @@ class TargetReview:
     marks: tuple[Mark, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """A predicted rating and its reasons."""
 
@@ -101,6 +101,8 @@ class Explanation:
         from carp.render.text import explanation_text
 
         return explanation_text(self)
+
+    __repr__ = __str__  # at a Python prompt too, an explanation shows itself
 
     def _repr_html_(self) -> str:
         from carp.render.page import explanation_fragment

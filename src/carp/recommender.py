@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,59 +16,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carp.archive import Archive, TextSettings, make_archive
+from carp.answers import Predictions, Recommendation
+from carp.archive import Archive, make_archive
 from carp.bundle import read_bundle, write_bundle
+from carp.checkpoint import LOG, Progress
 from carp.errors import InputError, UnknownIdError, UsageError, nearest
+from carp.evaluation import degree_scale, evaluate_model
 from carp.explain import Explanation
-from carp.metrics import area_under_curve, errors, paired_interval
 from carp.models import model_class, model_entry
-from carp.models.base import RatingModel, from_settings, make_config
-from carp.models.batch import Pairs, TargetReviews
+from carp.models.base import RatingModel, from_settings
+from carp.models.batch import Pairs
 from carp.models.layers import TunedBiases
-from carp.models.predict import encode_documents, predict_pairs, score_pairs
+from carp.models.predict import encode_documents, score_pairs
 from carp.reasons import Detail, Question, explain_question, explainable, known_pair
 from carp.reviews.corpus import Corpus, build_corpus
 from carp.reviews.split import TRAIN, split_corpus
+from carp.settings import sort_settings
 from carp.storage import folder_size
-from carp.train import LOG, Progress, TrainingSettings, Watcher, choose_device, train
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """What fitting does with the corpus before a model sees it."""
-
-    target_reviews: TargetReviews = "leave out"  # "keep" gives the paper's static documents
-    min_reviews: int = 5
-
-
-@dataclass(frozen=True)
-class Predictions(Sequence[float]):
-    """Ratings in the order of the pairs; `notes` says where a pair was answered without its user or item."""
-
-    ratings: NDArray[np.float64]
-    notes: tuple[str | None, ...]
-
-    def __len__(self) -> int:
-        return len(self.ratings)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.ratings[place].tolist()
-
-    def __iter__(self) -> Iterator[float]:
-        return iter(self.ratings.tolist())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.ratings, dtype=dtype)
-
-    def __repr__(self) -> str:
-        return f"Predictions({[round(rating, 3) for rating in self]})"
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    item: str
-    rating: float
-    item_mean: float | None
+from carp.train import Watcher, choose_device, train
 
 
 class Recommender:
@@ -86,20 +51,9 @@ class Recommender:
         self.split_seed = split_seed
         self.device = choose_device(device)
         self.kind = model_class(model)
-        groups = [FitSettings, TextSettings, TrainingSettings]
-        parts = {g: _share(settings, g) for g in groups}
-        names = {f.name for g in [*groups, self.kind.Config] for f in dataclasses.fields(g)}
-        for name in settings:
-            if name not in names:
-                raise UsageError(f"there is no setting {name!r} for {model}", mend=nearest(name, names))
-        self.fit_settings: FitSettings = from_settings(FitSettings, parts[FitSettings])
-        self.text: TextSettings = from_settings(TextSettings, parts[TextSettings])
-        self.training: TrainingSettings = from_settings(
-            TrainingSettings, {**self.kind.training_defaults, **parts[TrainingSettings]}
-        )
-        self.config = make_config(self.kind, {**model_entry(model).settings, **_share(settings, self.kind.Config)})
-        for group in (self.training, self.config):
-            _check_numbers(group, settings)
+        sorted_settings = sort_settings(model, settings)
+        self.fit_settings, self.text = sorted_settings.fit, sorted_settings.text
+        self.training, self.config = sorted_settings.training, sorted_settings.config
         self._model: RatingModel | None = None
         self._archive: Archive | None = None
         self._baseline: TunedBiases | None = None
@@ -181,25 +135,8 @@ class Recommender:
             "valid_mse": reached.best_error if np.isfinite(reached.best_error) else None,
             "device": self.device.type,
             "threads": torch.get_num_threads(),
-            "degree_scale": self._degree_scale(),
+            "degree_scale": degree_scale(self.model, self.archive, self._sides if self.model.separates else None),
         }
-
-    @torch.no_grad()
-    def _degree_scale(self) -> list[float]:
-        """The largest |r_s| over training pairs, by which the paper divides the degrees it shows."""
-        from carp.models.carp import Carp
-
-        if not isinstance(self.model, Carp):
-            return [1.0, 1.0]
-        users, items = self._sides
-        pairs = self.archive.pairs(TRAIN)
-        scale = torch.zeros(2, device=users.device)
-        for start in range(0, len(pairs), 4_000):
-            u = torch.from_numpy(pairs.users[start : start + 4_000]).to(users.device)
-            i = torch.from_numpy(pairs.items[start : start + 4_000]).to(users.device)
-            degrees = self.model.score(u, i, users[u], items[i]).tensors["degrees"]
-            scale = torch.maximum(scale, degrees.abs().amax(0))
-        return [float(value) for value in scale]
 
     # ---- what is there after fitting
 
@@ -385,45 +322,8 @@ class Recommender:
 
     def evaluate(self) -> dict[str, Any]:
         """Test errors on the paper's scale beside those of the mean and of the tuned biases, on the same pairs."""
-        test = self.archive.test_pairs()
-        data = self.archive.training_data()
-        with torch.no_grad():
-            users, items = torch.from_numpy(test.users), torch.from_numpy(test.items)
-            biases = self.baseline(users.to(self.device), items.to(self.device))
-        guesses = {
-            self.name: predict_pairs(self.model, data, test, self.device),
-            "mean": np.full(len(test), data.train.ratings.mean(dtype=np.float64)),
-            "bias": biases.clamp(1, self.archive.levels).cpu().numpy(),
-        }
-        rows = {name: errors(guess, test.ratings) for name, guess in guesses.items()}
-        ours, theirs = (np.square(guesses[n] - test.ratings, dtype=np.float64) for n in (self.name, "bias"))
-        found: dict[str, Any] = {
-            "model": self.name,
-            "test_pairs": len(test),
-            "split": self.archive.facts["split"],
-            "rows": rows,
-            "ratio_to_bias": rows[self.name]["mse"] / rows["bias"]["mse"] if rows["bias"]["mse"] else None,
-            "mse_minus_bias_interval": paired_interval(ours, theirs),
-            "shrinkage": {"user": float(self.baseline.shrinkage[0]), "item": float(self.baseline.shrinkage[1])},
-        }
-        return found | self._sentiment(test)
-
-    @torch.no_grad()
-    def _sentiment(self, test: Pairs) -> dict[str, Any]:
-        """How well the two capsules' lengths tell liked test pairs from disliked ones."""
-        from carp.models.carp import NEGATIVE, POSITIVE, Carp
-
-        if not isinstance(self.model, Carp):
-            return {}
-        users, items = self._sides
-        lengths = np.zeros((len(test), 2))
-        for start in range(0, len(test), 4_000):
-            u = torch.from_numpy(test.users[start : start + 4_000]).to(users.device)
-            i = torch.from_numpy(test.items[start : start + 4_000]).to(users.device)
-            scored = self.model.score(u, i, users[u], items[i])
-            lengths[start : start + 4_000] = scored.tensors["lengths"].cpu().numpy()
-        liked = test.ratings > self.model.liked_above
-        return {"sentiment_auc": area_under_curve(lengths[:, POSITIVE] - lengths[:, NEGATIVE], liked)}
+        sides = self._sides if self.model.separates else None
+        return evaluate_model(self.name, self.model, self.baseline, self.archive, sides, self.device)
 
     # ---- keeping
 
@@ -468,23 +368,6 @@ def load(folder: Path | str, *, device: str = "auto") -> Recommender:
     recommender.facts = {key: value for key, value in facts.items() if key not in kept}
     recommender._log = (folder / LOG).read_bytes()
     return recommender
-
-
-def _share(settings: Mapping[str, Any], group: type) -> dict[str, Any]:
-    names = {f.name for f in dataclasses.fields(group)}
-    return {name: value for name, value in settings.items() if name in names}
-
-
-def _check_numbers(group: Any, given: Mapping[str, Any]) -> None:
-    """Numbers that were given count or weigh something: none is negative, and nothing is made of zero parts."""
-    for name in given.keys() & {f.name for f in dataclasses.fields(group)}:
-        value = getattr(group, name)
-        if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= 10**9:
-            raise UsageError(f"{name} cannot be {given[name]}", mend="give a whole number from 1 to 1,000,000,000")
-        most = 1.0 if name in ("dropout", "decay") else float("inf")
-        if isinstance(value, float) and not 0 <= value < most:
-            rest = " below 1" if most == 1 else ""
-            raise UsageError(f"{name} cannot be {given[name]}", mend=f"give a number from 0{rest}")
 
 
 def _checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -22,13 +22,14 @@ import numpy as np
 import pytest
 import torch
 
-import carp.train as training
+import carp.checkpoint as checkpoints
+from carp.checkpoint import CHECKPOINT, LOG
 from carp.errors import CarpError, DamagedError, StorageError, UsageError
 from carp.models.base import make_config
 from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.carp import Carp
 from carp.reviews.documents import make_documents
-from carp.train import CHECKPOINT, LOG, Silent, Stopped, TrainingSettings, train
+from carp.train import Silent, Stopped, TrainingSettings, train
 
 KILLS = int(os.environ.get("CARP_KILLS", "20"))
 SETTINGS = TrainingSettings(epochs=6, patience=6, batch_size=12, learning_rate=0.05)
@@ -102,15 +103,15 @@ class Moments:
 
     def watch(self):
         """Pause before each step of a save, in the middle of each file, and after each batch."""
-        save, opened = training.Checkpoint.save, pathlib.Path.open
-        training.Checkpoint.save = lambda *given: self.while_saving(save, *given)
+        save, opened = checkpoints.Checkpoint.save, pathlib.Path.open
+        checkpoints.Checkpoint.save = lambda *given: self.while_saving(save, *given)
         pathlib.Path.open = lambda path, mode="r", *rest, **named: (
             Pieces(opened(path, mode, *rest, **named), self) if mode == "wb" else opened(path, mode, *rest, **named)
         )
         os.fsync = self.before(os.fsync)
         pathlib.Path.replace = self.before(pathlib.Path.replace)
         pathlib.Path.unlink = self.before(pathlib.Path.unlink)
-        training.append_json_line = self.before(training.append_json_line)
+        checkpoints.append_json_line = self.before(checkpoints.append_json_line)
         watcher = Silent()
         watcher.batch_done = self.pause
         return watcher

@@ -23,6 +23,7 @@ ROOMS = [
     "reviews",
     "models",
     "kernels",
+    "checkpoint",
     "train",
     "metrics",
     "explain",
@@ -30,6 +31,9 @@ ROOMS = [
     "archive",
     "reasons",
     "bundle",
+    "answers",
+    "settings",
+    "evaluation",
     "recommender",
     "carp",  # the package itself: the public names
     "planted",
@@ -47,7 +51,7 @@ ROOMS = [
 LAZY = {("explain", "render"), ("recommender", "render")}
 BARE = {"torch", "numpy", "safetensors", "triton", "carp"}
 ABSENT = ["msgspec", "polars", "pandas", "pyarrow", "zstandard", "typer", "rich", "scipy", "sklearn", "fastapi"]
-CORE = ("models", "kernels", "train", "storage")
+CORE = ("models", "kernels", "checkpoint", "train", "storage")
 
 
 def room_of(path):

@@ -82,7 +82,8 @@ def _load_corpus(folder: Path) -> Corpus:
 def _fit(
     recommender: Recommender, corpus: Corpus, split: Path | None, folder: Path, *, resume: bool, bar: bool
 ) -> None:
-    from carp.train import CHECKPOINT, Stopped
+    from carp.checkpoint import CHECKPOINT
+    from carp.train import Stopped
 
     try:
         recommender.fit(corpus, split=split, checkpoints=folder, resume=resume, progress=bar)
@@ -107,8 +108,8 @@ def _check_checkpoints(folder: Path, resume: bool, overwrite: bool) -> None:
 
 def _remove_checkpoints(folder: Path) -> None:
     """Remove the folder if training made everything in it."""
+    from carp.checkpoint import CHECKPOINT, LOG
     from carp.storage import disk_errors
-    from carp.train import CHECKPOINT, LOG
 
     made = [*folder.glob("epoch-*.safetensors"), *folder.glob(".*.partial"), folder / CHECKPOINT, folder / LOG]
     strange = set(folder.glob("*")) - set(made)

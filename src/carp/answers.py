@@ -1,0 +1,40 @@
+"""What a recommender answers: ratings and recommendations as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Predictions(Sequence[float]):
+    """Ratings in the order of the pairs; `notes` says where a pair was answered without its user or item."""
+
+    ratings: NDArray[np.float64]
+    notes: tuple[str | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.ratings)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.ratings[place].tolist()
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self.ratings.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.ratings, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"Predictions({[round(rating, 3) for rating in self]})"
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    item: str
+    rating: float
+    item_mean: float | None
