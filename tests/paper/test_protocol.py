@@ -15,10 +15,11 @@ from carp.models.base import make_config
 from carp.models.batch import Pairs, Sizes
 from carp.models.carp import CarpConfig
 from carp.models.layers import SHRINKAGES, TunedBiases, solve_biases
-from carp.recommender import FitSettings, Recommender
+from carp.recommender import Recommender
 from carp.reviews.corpus import build_corpus
 from carp.reviews.ledger import Ledger, RatingScale, Reviews
 from carp.reviews.split import TEST, TRAIN, VALID, random_split
+from carp.settings import FitSettings
 from carp.train import TrainingSettings, make_optimizer
 
 # ---- settings
