@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import carp
-from carp.commands import about, data, learn, use
+from carp.commands import about, data, learn, measure, use
 from carp.errors import CarpError, UsageError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -27,6 +27,9 @@ COMMANDS = (
     use.predict,
     use.explain,
     use.recommend,
+    measure.bench,
+    measure.study,
+    measure.report,
     about.models,
     about.doctor,
     about.demo,

@@ -228,7 +228,9 @@ class Recommender:
         stars = self.baseline(nobody, places).double()
         known = places >= 0
         sides = self._sides[1][places[known]]
-        found = self.model.score(nobody[known], places[known], viewpoints.expand(len(sides), -1, -1), sides)
+        found = self.model.score(
+            nobody[known], places[known], viewpoints.expand(len(sides), *viewpoints.shape[1:]), sides
+        )
         stars[known] = found.rating.double()
         return np.asarray(stars.clamp(1, self.archive.levels).cpu())
 

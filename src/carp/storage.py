@@ -106,7 +106,7 @@ def read_json_lines(path: Path) -> list[Any]:
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
     from safetensors.numpy import save
 
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     write_bytes(path, save(whole, metadata=dict(metadata or {})))
 
 

@@ -129,7 +129,14 @@ def made_up(tmp_path_factory):
 
     everyone = [(f"p{p:02}", f"t{t:02}") for p in range(PEOPLE) for t in range(THINGS)]
     return SimpleNamespace(
-        rows=rows, corpus=corpus, split=split, noisy=corpus_of(noisy), fit=fit, of=of, pairs=everyone
+        rows=rows,
+        corpus=corpus,
+        split=split,
+        noisy=corpus_of(noisy),
+        fit=fit,
+        of=of,
+        pairs=everyone,
+        settings_for=settings_for,
     )
 
 

@@ -272,3 +272,32 @@ def test_a_model_saved_again_is_the_same_folder(made_up, name, tmp_path):
 
 def test_the_registry_holds_the_paper_and_its_references():
     assert {"carp", "carp-ra", "mean", "bias"} <= set(REGISTRY)
+
+
+def test_a_stopped_training_goes_on_to_the_same_bits(made_up, name, tmp_path):
+    if not model_class(name).learns:
+        pytest.skip("fitted in one go")
+
+    def fitted(epochs, resume):
+        rec = Recommender(name, device="cpu", **{**made_up.settings_for(name), "epochs": epochs})
+        folder = tmp_path / ("stopped" if resume is not None else "whole")
+        return rec.fit(made_up.corpus, split=made_up.split, checkpoints=folder, resume=bool(resume), progress=False)
+
+    whole = fitted(3, None)
+    fitted(2, False)
+    assert same_weights(weights(fitted(3, True)), weights(whole))
+
+
+def test_somebody_known_only_by_reviews_is_rated_where_the_sides_separate(made_up, name):
+    rec = made_up.of(name)
+    items = [rec.archive.items[1], rec.archive.items[2], "nothing"]
+    text = ["superb strap and a brilliant cable", "the wood was flimsy, a poor switch"]
+    if not model_class(name).separates:
+        with pytest.raises(UsageError):
+            rec.predict_for(text, items)
+        return
+    ratings = rec.predict_for(text, items)
+    assert all(1 <= rating <= 5 for rating in ratings)
+    assert ratings.notes[:2] == (None, None)
+    assert "unknown item" in ratings.notes[2]
+    assert {found.item for found in rec.recommend_for(text, 3)} <= set(rec.archive.items)

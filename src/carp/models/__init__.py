@@ -24,6 +24,21 @@ REGISTRY: dict[str, Entry] = {
     "carp-ra": Entry("carp.models.carp:Carp", "CARP with plain routing by agreement", {"routing": "agreement"}),
     "mean": Entry("carp.models.bias:Mean", "the global mean rating"),
     "bias": Entry("carp.models.bias:Bias", "mean + user bias + item bias, shrinkages tuned on validation"),
+    "deepconn": Entry(
+        "carp.models.deepconn:DeepConn", "two convolutional networks and a factorisation machine, WSDM'17"
+    ),
+    "transnet": Entry(
+        "carp.models.transnet:TransNet", "documents transformed towards the pair's own review, RecSys'17"
+    ),
+    "dattn": Entry("carp.models.dattn:DAttn", "convolutions under local and global word attention, RecSys'17"),
+    "rblt": Entry("carp.models.rblt:Rblt", "rating-boosted latent topics, IJCAI'16"),
+    "tarmf": Entry("carp.models.tarmf:Tarmf", "factors and a recurrent reading that pull each other, WWW'18"),
+    "mpcn": Entry("carp.models.mpcn:Mpcn", "pointers to one review of each side, compared word by word, KDD'18"),
+    "anr": Entry("carp.models.anr:Anr", "aspects weighed by co-attention, CIKM'18"),
+    "cmle": Entry("carp.models.cmle:Cmle", "collaborative multi-level embeddings, IJCAI'16"),
+    "mf": Entry("carp.models.mf:Mf", "biased matrix factorisation, ratings only"),
+    "pmf": Entry("carp.models.pmf:Pmf", "probabilistic matrix factorisation, ratings only, NIPS'07"),
+    "ridge": Entry("carp.models.ridge:Ridge", "ridge regression on leave-one-out biases and TF-IDF of both documents"),
 }
 
 

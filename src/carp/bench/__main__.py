@@ -1,0 +1,89 @@
+"""The grid where only torch, numpy and safetensors are: `python -m carp.bench CORPUS... --models all`.
+
+Slim copies of corpora are made where carp is installed, `python -m carp.bench CORPUS --slim FILE.npz`, and travel in
+their stead. The results folder is that of `carp bench`, and either goes on with what the other began.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from carp.bench.cells import Line
+from carp.bench.corpora import find_sources, load_corpus, save_slim
+from carp.bench.grid import Grid, read_systems, run_grid
+from carp.bench.study import named_studies, read_values, read_varied, remember_study, study_cells
+from carp.errors import CarpError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        return _run(_parser().parse_args(arguments))
+    except CarpError as error:
+        print(f"carp.bench: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m carp.bench", description=__doc__)
+    parser.add_argument("corpora", nargs="+", type=Path)
+    parser.add_argument("--models", default="all")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--search", type=int, default=0)
+    parser.add_argument("--grid", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], dest="given")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--retry", action="store_true")
+    parser.add_argument("--study", metavar="NAME", help="a named study of carp instead of the grid, or all")
+    parser.add_argument("--vary", action="append", default=[], help="a study of a setting instead of the grid")
+    parser.add_argument("--slim", type=Path, help="write a copy of the corpus without texts, and nothing else")
+    return parser
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.slim is not None:
+        save_slim(load_corpus(given.corpora[0]), given.slim)
+        return 0
+    settings = {name: values[0] for name, values in read_values(given.given, "--set").items()}
+    running = {"processes": given.processes, "device": given.device, "retry": given.retry, "told": _tell}
+    if given.study or given.vary:
+        return _run_studies(given, settings, running)
+    grid = Grid(
+        read_systems(given.models),
+        find_sources(given.corpora),
+        given.seeds,
+        settings,
+        given.search,
+        read_values(given.grid, "--grid"),
+    )
+    grid.check()
+    return 1 if run_grid(grid.cells(), given.out, **running).failed else 0
+
+
+def _run_studies(given: argparse.Namespace, settings: dict[str, object], running: dict[str, object]) -> int:
+    from carp.bench.results import STUDY
+
+    model = "carp" if given.models == "all" else given.models
+    studies = read_varied(given.vary) + (named_studies(given.study) if given.study else [])
+    failed = False
+    for source in find_sources(given.corpora):
+        groups = [study_cells(study, source, model, given.seeds, settings) for study in studies]
+        cells = list({cell.identity: cell for group in groups for cell in group}.values())
+        failed |= bool(run_grid(cells, given.out, file=STUDY, **running).failed)  # type: ignore[arg-type]
+        for study, group in zip(studies, groups, strict=True):
+            remember_study(given.out, study, model, source, group)
+    return 1 if failed else 0
+
+
+def _tell(line: Line, done: int, total: int) -> None:
+    found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
+    words = f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}"
+    print(words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

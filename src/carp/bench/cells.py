@@ -1,0 +1,290 @@
+"""One cell of a grid: split, choose on validation, and only then look at the test pairs.
+
+Torch, numpy and safetensors are all that a cell without a search needs, so that grids run on a bare GPU machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import carp
+from carp.archive import Archive, make_archive
+from carp.bench.corpora import load_corpus
+from carp.errors import CarpError
+from carp.models.base import RatingModel
+from carp.models.batch import Pairs, TrainingData
+from carp.models.predict import BLOCK_PAIRS, encode_documents, predict_pairs
+from carp.recommender import Recommender
+from carp.reviews.split import split_corpus
+from carp.storage import write_bytes
+from carp.train import Watcher, train
+
+Line = dict[str, Any]  # what is known of a cell that has run
+Choose = Callable[["Cell", Path, Callable[[dict[str, Any]], float]], list[Line]]
+ERRORS = "errors"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a split of a corpus. Settings are as given; with a search, more of them are chosen on validation."""
+
+    path: str
+    corpus: str
+    fingerprint: str
+    model: str  # of the registry
+    label: str  # what the report calls it
+    split_seed: int
+    seed: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)  # trials, and the space
+
+    @property
+    def identity(self) -> str:
+        """The same for the same measurement: settings that are defaults and the place of the corpus do not matter."""
+        known = [self.fingerprint, self.model, self.split_seed, self.seed, changed(self.model, self.settings)]
+        return hashlib.sha256(json.dumps([*known, self.search], sort_keys=True).encode()).hexdigest()[:20]
+
+    def describe(self) -> Line:
+        return {
+            "id": self.identity,
+            "corpus": self.corpus,
+            "fingerprint": self.fingerprint,
+            "model": self.label,
+            "name": self.model,
+            "split_seed": self.split_seed,
+            "seed": self.seed,
+            "given": changed(self.model, self.settings),
+            "settings": changed(self.model, self.settings),
+            "search": self.search,
+        }
+
+
+def all_settings(recommender: Recommender) -> dict[str, Any]:
+    groups = (recommender.fit_settings, recommender.text, recommender.training, recommender.config)
+    return {name: value for group in groups for name, value in asdict(group).items() if name != "min_reviews"}
+
+
+def changed(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that differ from the model's own, as values rather than as they were written."""
+    usual = all_settings(Recommender(model, device="cpu"))
+    given = all_settings(Recommender(model, device="cpu", **settings))
+    return {name: value for name, value in given.items() if value != usual[name]}
+
+
+def run_cell(
+    cell: Cell, out: Path, device: str, *, choose: Choose | None = None, watcher: Watcher | None = None
+) -> Line:
+    """Everything about a cell in one line; what goes wrong in it is a line too."""
+    began = time.monotonic()
+    forget_peak()
+    found: Line = {}
+    try:
+        found = _measure(cell, out, device, choose, watcher)
+    except CarpError as error:
+        found = {"error": str(error)}
+    except Exception as error:  # a cell may fail in any way, and the grid goes on
+        message = (str(error).strip().splitlines() or ["no message"])[0][:300]
+        found = {"error": f"{type(error).__name__}: {message}"}
+    return {
+        **cell.describe(),
+        **found,
+        "seconds": round(time.monotonic() - began, 2),
+        "peak_memory": peak_memory(),
+        "machine": machine(device),
+        "version": carp.__version__,
+        "torch": torch.__version__,
+    }
+
+
+@dataclass
+class Bench:
+    """A cell's corpus on its split, and the training of one set of settings on it."""
+
+    cell: Cell
+    device: str
+    watcher: Watcher | None = None
+    archives: dict[str, Archive] = field(default_factory=dict)
+
+    def archive(self, recommender: Recommender) -> Archive:
+        """Trials that read the same words share their documents."""
+        key = json.dumps(asdict(recommender.text), sort_keys=True)
+        if key not in self.archives:
+            corpus = load_corpus(self.cell.path)
+            self.archives = {
+                key: make_archive(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)
+            }
+        return self.archives[key]
+
+    def fit(self, settings: Mapping[str, Any]) -> Fitted:
+        recommender = Recommender(
+            self.cell.model, seed=self.cell.seed, split_seed=self.cell.split_seed, device=self.device, **settings
+        )
+        archive = self.archive(recommender)
+        data = archive.training_data(recommender.fit_settings.target_reviews)
+        torch.manual_seed(self.cell.seed)
+        model = recommender.kind(recommender.config, archive.sizes)
+        where = recommender.device
+        reached = train(model, data, recommender.training, seed=self.cell.seed, device=where, watcher=self.watcher)
+        error = float(_squared(model, data, data.valid, where).mean())
+        if not math.isfinite(error):
+            raise CarpError(f"the validation error is {error}", mend="lower it with --set learning_rate=...")
+        return Fitted(recommender, model, data, error, reached.best_epoch, reached.epoch)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    recommender: Recommender
+    model: RatingModel
+    data: TrainingData
+    valid_mse: float
+    best_epoch: int
+    epochs: int
+
+
+def _squared(model: RatingModel, data: TrainingData, pairs: Pairs, device: torch.device) -> NDArray[np.float64]:
+    squared: NDArray[np.float64] = np.square(
+        predict_pairs(model, data, pairs, device) - pairs.ratings, dtype=np.float64
+    )
+    return squared
+
+
+def _measure(cell: Cell, out: Path, device: str, choose: Choose | None, watcher: Watcher | None) -> Line:
+    bench = Bench(cell, device, watcher)
+    best: list[Fitted] = []
+
+    def error_with(chosen: dict[str, Any]) -> float:
+        fitted = bench.fit({**cell.settings, **chosen})
+        if not best or fitted.valid_mse < best[0].valid_mse:
+            best[:] = [fitted]
+        return fitted.valid_mse
+
+    chosen: dict[str, Any] = {}
+    trials: list[Line] = []
+    if choose is not None and cell.search:
+        trials = choose(cell, out, error_with)
+        chosen = min(trials, key=lambda trial: float(trial["valid_mse"]))["settings"]
+    settings = {**cell.settings, **chosen}
+    fitted = best[0] if best and _made_with(best[0], cell.model, settings) else bench.fit(settings)
+    return {
+        "valid_mse": fitted.valid_mse,
+        **_test(fitted, cell, bench.archive(fitted.recommender), out),
+        "settings": changed(cell.model, settings),
+        **({"trials": trials} if trials else {}),
+        "best_epoch": fitted.best_epoch,
+        "epochs": fitted.epochs,
+    }
+
+
+def _made_with(fitted: Fitted, model: str, settings: Mapping[str, Any]) -> bool:
+    return all_settings(fitted.recommender) == all_settings(Recommender(model, device="cpu", **settings))
+
+
+def _test(fitted: Fitted, cell: Cell, archive: Archive, out: Path) -> Line:
+    """The test errors, pair by pair in a file and as means in the line."""
+    test, device = archive.test_pairs(), fitted.recommender.device
+    squared = _squared(fitted.model, fitted.data, test, device)
+    if not np.isfinite(squared).all():
+        raise CarpError("a prediction of a test pair is no number", mend="lower it with --set learning_rate=...")
+    records = test.records.astype(np.int32)
+    pairs = hashlib.sha256(cell.fingerprint.encode() + records.tobytes()).hexdigest()[:16]
+    _save_column(out / ERRORS / f"{pairs}.records.npy", records)
+    _save_column(out / ERRORS / f"{cell.identity}.squared.npy", squared.astype(np.float32))
+    return {
+        "test_mse": float(squared.mean()),
+        "test_mae": float(np.sqrt(squared).mean()),
+        "test_pairs": len(test),
+        "pairs": pairs,
+        "needs": sorted(fitted.model.needs),
+        **_coupling_ratio(fitted, test, device),
+    }
+
+
+def _save_column(file: Path, column: NDArray[Any]) -> None:
+    written = io.BytesIO()
+    np.save(written, column, allow_pickle=False)
+    write_bytes(file, written.getvalue())
+
+
+@torch.no_grad()
+def _coupling_ratio(fitted: Fitted, pairs: Pairs, device: torch.device) -> Line:
+    """c_pos/c_neg of the logic units ranked by c_pos, averaged over pairs rank by rank: the paper's figure."""
+    from carp.models.carp import NEGATIVE, POSITIVE, Carp
+
+    if not isinstance(fitted.model, Carp):
+        return {}
+    users = encode_documents(fitted.model.encode_users, fitted.data.user_documents, device)
+    items = encode_documents(fitted.model.encode_items, fitted.data.item_documents, device)
+    total: Any = 0.0
+    for start in range(0, len(pairs), BLOCK_PAIRS):
+        u = torch.from_numpy(pairs.users[start : start + BLOCK_PAIRS]).to(device)
+        i = torch.from_numpy(pairs.items[start : start + BLOCK_PAIRS]).to(device)
+        coupling = fitted.model.score(u, i, users[u], items[i]).tensors["coupling"].flatten(2).double()  # [B, 2, U]
+        order = coupling[:, POSITIVE].argsort(dim=1, descending=True, stable=True)
+        ranked = coupling.gather(2, order.unsqueeze(1).expand_as(coupling))
+        total = total + (ranked[:, POSITIVE] / ranked[:, NEGATIVE].clamp_min(1e-12)).sum(0)
+    return {"coupling_ratio": [round(float(ratio), 6) for ratio in total / len(pairs)]}
+
+
+# ---- where and with what
+
+
+def forget_peak() -> None:
+    """Let the next peak be this cell's own, where the system can."""
+    if torch.cuda.is_available():
+        with contextlib.suppress(RuntimeError):  # of a GPU that nothing has used yet
+            torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory() -> int:
+    """Bytes: of the GPU where one was used, else of the process."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return int(torch.cuda.max_memory_allocated())
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def machine(device: str) -> str:
+    if device != "cpu" and torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+    return f"{processor}, {os.cpu_count()} cores"
+
+
+def current_commit() -> str:
+    """The commit this code is of, with `-dirty` where it was changed since; $CARP_COMMIT on a copy without git."""
+    given = os.environ.get("CARP_COMMIT")
+    if given:
+        return given
+    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        found = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=20).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        found = ""
+    return found or "unknown"

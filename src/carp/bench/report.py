@@ -1,0 +1,229 @@
+"""What was measured, as tables: for a terminal, as Markdown, and as the parts a page is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from carp.bench.cells import Line
+from carp.bench.compare import LEVEL, Comparison, Difference, Standing, compare
+from carp.bench.published import REMARKS, dataset_of
+from carp.bench.results import BENCH, read_results
+from carp.bench.study import StudyFound, found_studies
+from carp.errors import UsageError
+
+SIGNIFICANT = "†"
+
+
+@dataclass(frozen=True)
+class Row:
+    cells: list[str]
+    mark: str = ""  # best, second or failed
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    headings: list[str]
+    rows: list[Row]
+    marked: int = 1  # the column that shows the mark
+    left: int = 1  # columns of words
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    tables: list[Table]
+    notes: list[str] = field(default_factory=list)
+    plots: list[tuple[str, Callable[[], str]]] = field(
+        default_factory=list
+    )  # what is shown, and its SVG when asked for
+
+
+def make_report(folder: Path) -> list[Section]:
+    """All that a folder of results holds."""
+    lines = list(read_results(folder, BENCH).lines.values())
+    sections = [comparison_section(found) for found in compare(lines, folder)]
+    sections += [study_section(found) for found in found_studies(folder)]
+    if not sections:
+        mend = "run carp bench or carp study with this --out first"
+        raise UsageError("there are no results in this folder", where=str(folder), mend=mend)
+    return sections
+
+
+def comparison_section(found: Comparison) -> Section:
+    from carp.bench.plots import difference_plot, standing_plot
+
+    tables = [_results_table(found)] if found.standings else []
+    if any(standing.difference for standing in found.standings):
+        tables.append(_significance_table(found))
+    tables += [_failure_table(found.failed)] if found.failed else []
+    plots: list[tuple[str, Callable[[], str]]] = []
+    if found.standings:
+        plots.append((f"Test MSE on {found.corpus}", lambda: standing_plot(found)))
+    if any(standing.difference for standing in found.standings):
+        plots.append((f"Differences to the best on {found.corpus}", lambda: difference_plot(found)))
+    return Section(found.corpus, tables, _notes(found), plots)
+
+
+def _results_table(found: Comparison) -> Table:
+    headings = ["system", "test MSE", "spread", "place", "validation MSE", "runs", "seconds"]
+    headings += ["published", "ours − published", f"{found.reference} better by"]
+    rows = [Row(_standing_cells(standing, found), standing.mark) for standing in found.standings]
+    span = found.improvement
+    if span is not None:
+        words = f"{span[0]:.1f} to {span[1]:.1f} %"
+        rows.append(Row(["▲ over systems that read reviews", *[""] * (len(headings) - 2), words]))
+    return Table("Test MSE", headings, rows)
+
+
+def _standing_cells(standing: Standing, found: Comparison) -> list[str]:
+    sure = SIGNIFICANT if standing.difference is not None and standing.difference.significant else ""
+    published = standing.published
+    return [
+        standing.model,
+        f"{standing.mean:.4f}{sure}",
+        _figure(standing.spread),
+        standing.mark,
+        f"{standing.valid:.4f}",
+        str(standing.runs) if standing.complete else f"{standing.runs} of {found.runs}",
+        f"{standing.seconds:.1f}",
+        _figure(published, 3),
+        "" if published is None else f"{standing.mean - published:+.3f}",
+        "" if standing.improvement is None else f"{standing.improvement:.1f} %",
+    ]
+
+
+def _significance_table(found: Comparison) -> Table:
+    best = next(standing.model for standing in found.standings if standing.mark == "best")
+    headings = ["system", "difference", "95 % interval", "t, runs", "t, pairs", "Wilcoxon", "Holm (t, pairs)"]
+    rows = [Row(_difference_cells(s.model, s.difference)) for s in found.standings if s.difference is not None]
+    return Table(f"Against the best, {best}: difference of MSE and p of each test", headings, rows, marked=-1)
+
+
+def _difference_cells(model: str, found: Difference) -> list[str]:
+    runs = "" if found.p_runs is None else _p(found.p_runs)
+    interval = f"{found.low:+.4f} to {found.high:+.4f}"
+    sure = SIGNIFICANT if found.significant else ""
+    tests = [_p(found.p_pairs), _p(found.p_wilcoxon), _p(found.p_holm) + sure]
+    return [model, f"{found.mean:+.4f}", interval, runs, *tests]
+
+
+def _failure_table(failed: Sequence[Line]) -> Table:
+    rows = [Row([str(f["model"]), str(f["split_seed"]), str(f["seed"]), str(f["error"])], "failed") for f in failed]
+    return Table("Cells that failed", ["system", "split seed", "seed", "error"], rows, marked=-1, left=4)
+
+
+def _notes(found: Comparison) -> list[str]:
+    notes = list(found.warnings)
+    if any(standing.difference for standing in found.standings):
+        notes.append(
+            f"{SIGNIFICANT} differs from the best at the {LEVEL:.0%} level: paired t-test over test pairs, each record "
+            "once, corrected for the number of systems by Holm's method. “t, runs” is the paper's kind of test, over "
+            "the runs' errors; it has few runs to go by."
+        )
+    if any(not standing.complete for standing in found.standings):
+        notes.append("Systems that lack some of the splits stand below the others and take no place.")
+    dataset = dataset_of(found.corpus)
+    if dataset is not None and any(standing.published is not None for standing in found.standings):
+        notes.append(f"Published figures: Li et al., SIGIR 2019, for {dataset}; their split is not known.")
+        notes += [REMARKS[dataset]] if dataset in REMARKS else []
+    return notes
+
+
+def study_section(found: StudyFound) -> Section:
+    from carp.bench.plots import ratio_plot, study_plot
+
+    headings = [found.name, "validation MSE", "spread", "test MSE", "spread", "runs", "published (validation)"]
+    known = [point.valid for point in found.points if point.valid is not None]
+    rows = [
+        Row(
+            [
+                point.label,
+                *map(_figure, (point.valid, point.valid_spread, point.test, point.test_spread)),
+                str(point.runs),
+                _figure(point.published, 3),
+            ],
+            "best" if known and point.valid == min(known) else "",
+        )
+        for point in found.points
+    ]
+    tables = [Table("Errors", headings, rows)]
+    plots: list[tuple[str, Callable[[], str]]] = []
+    if known:
+        plots.append((f"{found.name} on {found.corpus}", lambda: study_plot(found)))
+    ratios = {point.label: point.coupling_ratio for point in found.points if point.coupling_ratio}
+    if found.name == "routing" and ratios:
+        tables.append(_ratio_table({label: ratio for label, ratio in ratios.items() if ratio}))
+        plots.append((f"c_pos/c_neg by rank on {found.corpus}", lambda: ratio_plot(found)))
+    tables += [_failure_table(found.failed)] if found.failed else []
+    given = ", ".join(f"{name}={value}" for name, value in found.given.items())
+    notes = [f"Everything else: {given}."] if given else []
+    return Section(f"{found.corpus}: {found.name} of {found.model}", tables, notes, plots)
+
+
+def _ratio_table(ratios: dict[str, list[float]]) -> Table:
+    ranks = range(max(map(len, ratios.values())))
+    rows = [
+        Row([str(rank + 1), *(f"{ratio[rank]:.4f}" if rank < len(ratio) else "" for ratio in ratios.values())])
+        for rank in ranks
+    ]
+    title = "c_pos/c_neg by rank in the positive capsule, averaged over test pairs"
+    return Table(title, ["rank", *ratios], rows, marked=-1)
+
+
+def _figure(value: float | None, digits: int = 4) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
+
+
+def report_text(sections: Sequence[Section]) -> str:
+    from carp.render.tables import table
+    from carp.render.words import neutral
+
+    parts = []
+    for section in sections:
+        parts.append(f"{section.title}\n{'=' * len(section.title)}")
+        for one in section.tables:
+            parts.append(f"{one.title}\n" + table(one.headings, [row.cells for row in one.rows], left=one.left))
+        parts += section.notes
+    return "\n\n".join(neutral(part) for part in parts)
+
+
+def report_markdown(sections: Sequence[Section]) -> str:
+    parts = []
+    for section in sections:
+        parts.append(f"## {_markdown(section.title)}")
+        for one in section.tables:
+            lines = [
+                _markdown_line([_markdown(heading) for heading in one.headings]),
+                "|" + "|".join([" --- "] * len(one.headings)) + "|",
+            ]
+            lines += [_markdown_line(_emphasised(row, one.marked)) for row in one.rows]
+            parts.append(f"{_markdown(one.title)}\n\n" + "\n".join(lines))
+        parts += [_markdown(note) for note in section.notes]
+    return "\n\n".join(parts) + "\n"
+
+
+def _emphasised(row: Row, column: int) -> list[str]:
+    around = {"best": ("**", "**"), "second": ("<u>", "</u>")}.get(row.mark)
+    cells = [_markdown(cell) for cell in row.cells]
+    if around and column >= 0:
+        cells[column] = f"{around[0]}{cells[column]}{around[1]}"
+    return cells
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _markdown(text: str) -> str:
+    """Words from data are words, never markup: names may hold bars, stars and angle brackets."""
+    escaped = text.replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+    for sign in "|*_`[]":
+        escaped = escaped.replace(sign, f"\\{sign}")
+    return escaped

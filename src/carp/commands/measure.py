@@ -1,0 +1,193 @@
+"""Systems measured against each other, settings varied, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from carp.commands.options import AsJson, Overwrite, key_values
+from carp.commands.outputs import check_may_write, check_new_file
+from carp.commands.telling import naming, progress_bars, say, show_json
+from carp.errors import CarpError, UsageError
+
+if TYPE_CHECKING:
+    from carp.bench.cells import Cell, Line
+    from carp.bench.grid import Outcome
+
+Results = Annotated[Path, typer.Option("--out", help="The folder of results; what is there already is not run again.")]
+Seeds = Annotated[int, typer.Option(min=1, max=1000, help="How many splits, from seed 0 on.")]
+Processes = Annotated[int, typer.Option(min=1, max=256, help="Cells at the same time.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, for the models that have it.")
+]
+Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that failed.")]
+
+
+def bench(
+    corpora: Annotated[list[Path], typer.Argument(metavar="CORPUS...", help="Folders made by carp prepare.")],
+    models: Annotated[
+        str, typer.Option(help="all, or names with commas between; settings after colons: carp:variant=calibrated.")
+    ] = "all",
+    seeds: Seeds = 5,
+    out: Results = Path("results"),
+    search: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Trials on validation for each cell; 0 takes settings as they are.")
+    ] = 0,
+    grid: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=V1,V2", help="Values to search instead of the usual latent sizes.")
+    ] = None,
+    given: Settings = None,
+    processes: Processes = 1,
+    device: Device = "auto",
+    retry: Retry = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure models on the same splits of corpora; a stopped run goes on where it was."""
+    from carp.bench.corpora import find_sources
+    from carp.bench.grid import Grid, read_systems
+    from carp.bench.study import read_values
+
+    if grid and not search:
+        raise UsageError("--grid is for a search", where="--grid", mend="add --search with the number of trials")
+    systems = read_systems(models)
+    values = key_values(given, "--set")
+    whole = Grid(systems, [], seeds, values, search, read_values(grid or [], "--grid"))
+    with naming("bench"):
+        whole.check()
+    check_may_write(out)
+    cells = Grid(systems, find_sources(corpora), seeds, values, search, whole.space).cells()
+    outcome = _run(cells, out, processes=processes, device=device, retry=retry)
+    if as_json:
+        show_json({"out": str(out), "cells": len(outcome.lines), "ran": outcome.ran, "failed": len(outcome.failed)})
+    else:
+        from carp.bench.compare import compare
+        from carp.bench.report import comparison_section, report_text
+
+        print(report_text([comparison_section(found) for found in compare(outcome.lines, out)]))
+    _tell_failures(outcome, out)
+
+
+def _run(cells: list[Cell], out: Path, **options: Any) -> Outcome:
+    from carp.bench.grid import run_grid
+
+    with _watching(len(cells)) as told:
+        try:
+            return run_grid(cells, out, told=told, **options)
+        except KeyboardInterrupt:
+            mend = "run the same command again to go on with the rest"
+            raise CarpError("interrupted; the cells that are done are kept", where=str(out), mend=mend) from None
+
+
+@contextlib.contextmanager
+def _watching(cells: int) -> Iterator[Callable[[Line, int, int], None]]:
+    """A bar for the whole grid, and a line for each cell that is done."""
+    with progress_bars() as stage:
+        advance = stage(f"{cells} cells")
+        advance(0, cells)
+
+        def told(line: Line, done: int, total: int) -> None:
+            found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
+            say(f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}")
+            advance(done, total)
+
+        yield told
+
+
+def _tell_failures(outcome: Outcome, out: Path) -> None:
+    if outcome.failed:
+        failed = f"{len(outcome.failed)} of {len(outcome.lines)} cells failed"
+        say(f"{failed}; their rows say why, and --retry runs them again.")
+        raise typer.Exit(1)
+    say(f"Results are in {out}. For tables and plots: carp report {out} --format html --out report.html")
+
+
+def report(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A folder made by carp bench or carp study.")],
+    format: Annotated[
+        Literal["text", "markdown", "html"] | None, typer.Option(help="text unless --out ends in .md or .html.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Tables with significance and the published figures; plots on the page."""
+    from carp.bench.page import report_page
+    from carp.bench.report import make_report, report_markdown, report_text
+
+    if out is not None:
+        check_new_file(out, overwrite)
+    sections = make_report(results)
+    suffix = {".html": "html", ".htm": "html", ".md": "markdown"}
+    kind = format or suffix.get(out.suffix.lower() if out else "", "text")
+    written = {"text": report_text, "markdown": report_markdown, "html": report_page}[kind](sections)
+    if out is None:
+        print(written.rstrip())
+    else:
+        from carp.storage import write_bytes
+
+        write_bytes(out, f"{written.rstrip()}\n".encode("utf-8", "replace"))
+        say(f"The report is in {out}.")
+
+
+def study(
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
+    vary: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=V1,V2", help="A setting and its values; one study each.")
+    ] = None,
+    named: Annotated[str | None, typer.Option(help="One of the paper's analyses by its setting, or all.")] = None,
+    product: Annotated[
+        bool, typer.Option("--product", help="All combinations of what is varied, as one study.")
+    ] = False,
+    model: Annotated[str, typer.Option(help="One of those that carp models lists.")] = "carp",
+    seeds: Seeds = 5,
+    out: Results = Path("results"),
+    given: Settings = None,
+    processes: Processes = 1,
+    device: Device = "auto",
+    retry: Retry = False,
+    as_json: AsJson = False,
+) -> None:
+    """Vary one setting at a time and see what it does: a table and a plot each."""
+    from carp.bench.corpora import find_sources
+    from carp.bench.results import STUDY
+    from carp.bench.study import named_studies, read_varied, remember_study, study_cells
+
+    studies = read_varied(vary or [], product=product) + (named_studies(named) if named else [])
+    if not studies:
+        mend = "give --vary setting=value,value or --named all"
+        raise UsageError("nothing is varied", where="carp study", mend=mend)
+    check_may_write(out)
+    values = key_values(given, "--set")
+    [source] = find_sources([corpus])
+    with naming("study"):
+        cells = [study_cells(one, source, model, seeds, values) for one in studies]
+    whole = list({cell.identity: cell for group in cells for cell in group}.values())
+    outcome = _run(whole, out, file=STUDY, processes=processes, device=device, retry=retry)
+    for one, group in zip(studies, cells, strict=True):
+        remember_study(out, one, model, source, group)
+    _show_studies(out, source.name, [one.name for one in studies], as_json)
+    _tell_failures(outcome, out)
+
+
+def _show_studies(out: Path, corpus: str, names: list[str], as_json: bool) -> None:
+    """The tables to standard output, the plots beside the results."""
+    from dataclasses import asdict
+
+    from carp.bench.report import report_text, study_section
+    from carp.bench.study import found_studies
+    from carp.storage import write_bytes
+
+    found = [one for one in found_studies(out, names) if one.corpus == corpus]
+    sections = [study_section(one) for one in found]
+    for section in sections:
+        for caption, draw in section.plots:
+            plain = "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in caption)
+            write_bytes(out / "plots" / f"{plain}.svg", draw().encode())
+    if as_json:
+        show_json({"out": str(out), "studies": [asdict(one) for one in found]})
+    else:
+        print(report_text(sections))

@@ -1,0 +1,223 @@
+"""Ridge regression on leave-one-out biases and the TF-IDF of both documents: the least a text model must beat.
+
+Hoerl, Kennard: "Ridge Regression: Biased Estimation for Nonorthogonal Problems", Technometrics 12 (1), 1970; term
+weights after Salton, Buckley: "Term-Weighting Approaches in Automatic Text Retrieval", IP&M 24 (5), 1988.
+
+    r̂_ui  = c₀ + c₁ (μ + b_u + b_i) + w_U · x_u + w_I · x_i
+
+    x_dt  = (1 + ln tf_dt) · idf_t for the words and bigrams t of document d; x_d then divided by its length
+    idf_t = 1 + ln((1 + D) / (1 + df_t)); D documents, t is in df_t of them; each side by itself
+
+    minimise Σ_(u,i) (r_ui − r̂_ui)² + λ (‖w_U‖² + ‖w_I‖²)
+
+    here: coefficients (c₀, c₁), user_text and item_text (idf and w of a side), bigrams (the known ones)
+
+For a training pair, b_u and b_i are taken without its own rating and x_u and x_i without its own review: else the
+biases know the answer and the text learns to stay silent. λ is chosen on validation; c is not penalised.
+
+Ours: all of it. The two words of a bigram are neighbours in one review, so a review that is left out leaves none
+behind. A document without one of its reviews differs from the whole one in that review's terms alone: the design
+matrix is kept as whole documents and a small difference for each training pair, is never written out, and the
+normal equations are solved by conjugate gradients from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from carp.models.base import Prediction, RatingModel
+from carp.models.batch import Batch, Pairs, Sizes, TrainingData
+from carp.models.layers import TunedBiases
+from carp.models.tfidf import Features, Floats, Terms, frequent_bigrams
+
+PENALTIES = (1000.0, 500.0, 250.0, 120.0, 60.0, 30.0, 15.0, 8.0, 4.0, 2.0, 1.0)
+NO_BIGRAM = np.iinfo(np.int64).max  # fills the table where fewer are known than it holds
+
+
+@dataclass(frozen=True)
+class RidgeConfig:
+    bigrams: int = 50_000  # at most so many, those in most reviews first
+    min_bigram_reviews: int = 20  # a bigram must be in as many training reviews; rarer ones cost on validation
+    penalty: float | None = None  # λ; chosen on validation if not given
+
+
+class TextSide(nn.Module):
+    """Documents of users, or of items, as one number each: w · x."""
+
+    idf: Tensor
+    weight: Tensor
+
+    def __init__(self, terms: int) -> None:
+        super().__init__()
+        self.register_buffer("idf", torch.ones(terms))
+        self.register_buffer("weight", torch.zeros(terms))
+
+    def forward(self, row: Tensor, term: Tensor, rows: int) -> Tensor:
+        """Text parts [rows] from the terms of documents, each as often as it occurs."""
+        key, count = torch.unique(row * len(self.idf) + term, return_counts=True)
+        row, term = key // len(self.idf), key % len(self.idf)
+        value = (1 + count.to(self.idf.dtype).log()) * self.idf[term]
+        dot = value.new_zeros(rows).index_add(0, row, value * self.weight[term])
+        square = value.new_zeros(rows).index_add(0, row, value.square())
+        length: Tensor = square.clamp_min(torch.finfo(value.dtype).tiny).sqrt()
+        text: Tensor = dot / length
+        return text
+
+
+class Ridge(RatingModel):
+    Config = RidgeConfig
+    needs = frozenset({"ids", "documents"})
+    separates = True
+    learns = False
+    config: RidgeConfig
+    bigrams: Tensor
+    coefficients: Tensor
+    penalty: Tensor
+
+    def __init__(self, config: RidgeConfig, sizes: Sizes) -> None:
+        super().__init__(config, sizes)
+        self.biases = TunedBiases(sizes)
+        terms = sizes.words + 1 + config.bigrams  # term 0 is the padding, which no document has
+        self.user_text, self.item_text = TextSide(terms), TextSide(terms)
+        self.register_buffer("bigrams", torch.full((config.bigrams,), NO_BIGRAM))  # sorted; codes of carp.models.tfidf
+        self.register_buffer("coefficients", torch.tensor([0.0, 1.0]))  # c₀, c₁
+        self.register_buffer("penalty", torch.zeros(()))  # λ, as it was chosen
+
+    def forward(self, batch: Batch) -> Prediction:
+        users = self.encode_users(batch.user_words, batch.user_reviews)
+        items = self.encode_items(batch.item_words, batch.item_reviews)
+        own = batch.ratings if batch.training else None
+        return self.score(batch.users, batch.items, users, items, own_ratings=own)
+
+    def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
+        return self._encode(self.user_text, words, reviews)
+
+    def encode_items(self, words: Tensor, reviews: Tensor) -> Tensor:
+        return self._encode(self.item_text, words, reviews)
+
+    def _encode(self, side: TextSide, words: Tensor, reviews: Tensor) -> Tensor:
+        row = torch.arange(len(words), device=words.device).unsqueeze(1).expand_as(words)
+        code = words[:, :-1].long() * (self.sizes.words + 1) + words[:, 1:].long()
+        place = torch.searchsorted(self.bigrams, code).clamp_max(len(self.bigrams) - 1)
+        known = (self.bigrams[place] == code) & (reviews[:, :-1] == reviews[:, 1:]) & (reviews[:, 1:] >= 0)
+        there = words > 0
+        rows = torch.cat([row[there], row[:, 1:][known]])
+        terms = torch.cat([words[there].long(), place[known] + self.sizes.words + 1])
+        text: Tensor = side(rows, terms, len(words))
+        return text.unsqueeze(-1)  # [B, 1]
+
+    def score(
+        self,
+        users: Tensor,
+        items: Tensor,
+        user_sides: Tensor,
+        item_sides: Tensor,
+        own_ratings: Tensor | None = None,
+    ) -> Prediction:
+        baseline = self.biases(users, items, own_ratings)
+        text = user_sides.reshape(len(users)) + item_sides.reshape(len(users))
+        rating = self.coefficients[0] + self.coefficients[1] * baseline + text
+        return Prediction(rating, {"baseline": baseline, "text": text})
+
+    @torch.no_grad()
+    def start(self, data: TrainingData) -> None:
+        self.biases.fit(data.train, data.valid, self.sizes.levels)
+        words, config = self.sizes.words, self.config
+        bigrams = frequent_bigrams(data.user_documents, words, config.bigrams, config.min_bigram_reviews)
+        self.bigrams.fill_(NO_BIGRAM)
+        self.bigrams[: len(bigrams)] = torch.from_numpy(bigrams)
+        leave_out = data.target_reviews == "leave out"
+        sides = []
+        for text, documents, pairs in (
+            (self.user_text, data.user_documents, "users"),
+            (self.item_text, data.item_documents, "items"),
+        ):
+            terms = Terms.of(documents, bigrams, words, len(text.idf))
+            text.idf.copy_(torch.from_numpy(terms.idf()))
+            fitted = terms.features(getattr(data.train, pairs), data.train.records if leave_out else None)
+            sides.append((text, fitted, terms.features(getattr(data.valid, pairs), None)))
+        self._solve(data, *sides)
+
+    def _solve(self, data: TrainingData, *sides: tuple[TextSide, Features, Features]) -> None:
+        """Coefficients and weights at the penalty that predicts the validation pairs best."""
+        baseline = self._baseline(data.train, data.train.ratings)
+        regression = Regression(baseline, [train for _, train, _ in sides], data.train.ratings.astype(np.float64))
+        known = self._baseline(data.valid)
+        best, weights = np.inf, regression.zeros()
+        for penalty in PENALTIES if self.config.penalty is None else (self.config.penalty,):
+            weights, coefficients = regression.solve(penalty, weights)
+            text = sum(valid.times(w) for (_, _, valid), w in zip(sides, weights, strict=True))
+            guess = np.clip(coefficients[0] + coefficients[1] * known + text, 1, self.sizes.levels)
+            error = float(np.square(guess - data.valid.ratings).mean()) if len(data.valid) else 0.0
+            if error < best:
+                best = error
+                self.penalty.fill_(penalty)
+                self.coefficients.copy_(torch.from_numpy(coefficients))
+                for (side, _, _), w in zip(sides, weights, strict=True):
+                    side.weight.copy_(torch.from_numpy(w))
+
+    def _baseline(self, pairs: Pairs, own: NDArray[np.float32] | None = None) -> Floats:
+        device = self.biases.mean.device
+        users, items = torch.from_numpy(pairs.users).to(device), torch.from_numpy(pairs.items).to(device)
+        found = self.biases(users, items, None if own is None else torch.from_numpy(own).to(device))
+        return np.asarray(found.double().cpu())
+
+
+class Regression:
+    """Least squares on a constant and the baseline, and on the text of both sides with a penalty on its weights."""
+
+    def __init__(self, baseline: Floats, sides: list[Features], ratings: Floats) -> None:
+        self.sides = sides
+        self.ratings = ratings
+        self.known = np.stack([np.ones(len(baseline)), baseline], 1)
+        # What is not penalised is taken out of both sides of the regression by projection.
+        self.basis = np.linalg.qr(self.known)[0]
+        self.target = self._transposed_times(self._rest(ratings))
+
+    def zeros(self) -> Floats:
+        return np.zeros((len(self.sides), self.sides[0].whole.shape[1]))
+
+    def solve(self, penalty: float, start: Floats) -> tuple[Floats, Floats]:
+        """Weights [sides, terms] and the two coefficients."""
+
+        def normal(weights: Floats) -> Floats:
+            return self._transposed_times(self._rest(self._times(weights))) + penalty * weights
+
+        weights = conjugate_gradients(normal, self.target, start)
+        rest = self.ratings - self._times(weights)
+        return weights, np.asarray(np.linalg.lstsq(self.known, rest, rcond=None)[0], dtype=np.float64)
+
+    def _times(self, weights: Floats) -> Floats:
+        parts = [side.times(w) for side, w in zip(self.sides, weights, strict=True)]
+        return np.asarray(np.sum(parts, axis=0), dtype=np.float64)
+
+    def _transposed_times(self, vector: Floats) -> Floats:
+        return np.stack([side.transposed_times(vector) for side in self.sides])
+
+    def _rest(self, vector: Floats) -> Floats:
+        return vector - self.basis @ (self.basis.T @ vector)
+
+
+def conjugate_gradients(
+    times: Callable[[Floats], Floats], target: Floats, start: Floats, *, tolerance: float = 1e-5, most: int = 300
+) -> Floats:
+    """Solve A x = target for a symmetric positive A, given as its product with a vector."""
+    x = start
+    rest = target - times(x)
+    direction, square = rest, float((rest * rest).sum())
+    enough = tolerance**2 * float((target * target).sum())
+    for _ in range(most):
+        if square <= enough:
+            break
+        image = times(direction)
+        step = square / float((direction * image).sum())
+        x, rest = x + step * direction, rest - step * image
+        before, square = square, float((rest * rest).sum())
+        direction = rest + square / before * direction
+    return x

@@ -1,0 +1,207 @@
+"""A report shows what the cells hold: means, marks, tests over the same pairs, published figures, failures."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import carp
+from carp.bench.compare import compare
+from carp.bench.page import report_page
+from carp.bench.published import ANALYSES, COMPARISON, dataset_of, published_mse
+from carp.bench.report import make_report, report_markdown, report_text
+from carp.bench.results import BENCH, FORMAT, read_results
+from carp.cli import main
+
+SPLITS, RECORDS, TESTED = 4, 500, 100
+LEVELS = {"mean": 1.0, "bias": 0.8, "carp": 0.6, "carp-ra": 0.6}
+MARKUP = '<img src=x onerror="alert(1)">|*$x_'
+
+
+def make_results(folder, *, corpus="musical-instruments", levels=LEVELS, leave_out=(), seed=0):
+    """Cells as a grid would have left them, with errors around known levels."""
+    rng = np.random.default_rng(seed)
+    (folder / "errors").mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(json.dumps({"kind": "results", "format": FORMAT, "version": carp.__version__}))
+    hard = rng.gamma(1, 1, RECORDS)
+    for split in range(SPLITS):
+        records = np.sort(rng.choice(RECORDS, TESTED, replace=False)).astype(np.int32)
+        np.save(folder / "errors" / f"p{seed}-{split}.records.npy", records)
+        for model, level in levels.items():
+            if (model, split) in leave_out:
+                continue
+            squared = (hard[records] * level * rng.uniform(0.8, 1.2, TESTED)).astype(np.float32)
+            identity = f"{seed}-{split}-{list(levels).index(model)}"
+            np.save(folder / "errors" / f"{identity}.squared.npy", squared)
+            line = {
+                "id": identity,
+                "corpus": corpus,
+                "fingerprint": f"{corpus}-{seed}",
+                "model": model,
+                "name": model,
+                "split_seed": split,
+                "seed": 0,
+                "given": {},
+                "settings": {},
+                "search": {},
+                "valid_mse": level,
+                "test_mse": float(squared.astype(np.float64).mean()),
+                "test_pairs": TESTED,
+                "pairs": f"p{seed}-{split}",
+                "needs": ["ids"] if model in ("mean", "bias") else ["documents", "ids"],
+                "seconds": 1.0,
+            }
+            with (folder / BENCH).open("a") as file:
+                file.write(json.dumps(line) + "\n")
+    return folder
+
+
+def compared(folder):
+    [found] = compare(list(read_results(folder, BENCH).lines.values()), folder)
+    return found, {standing.model: standing for standing in found.standings}
+
+
+def cells_of(folder, model):
+    lines = [line for line in read_results(folder, BENCH).lines.values() if line["model"] == model]
+    return sorted(lines, key=lambda line: line["split_seed"])
+
+
+def test_systems_stand_in_order_with_mean_spread_and_place(tmp_path):
+    found, standings = compared(make_results(tmp_path))
+    test = [line["test_mse"] for line in cells_of(tmp_path, "bias")]
+    assert standings["bias"].mean == pytest.approx(np.mean(test))
+    assert standings["bias"].spread == pytest.approx(np.std(test, ddof=1))
+    assert [standing.model for standing in found.standings][2:] == ["bias", "mean"]
+    assert [standing.mark for standing in found.standings] == ["best", "second", "", ""]
+    assert {"carp", "carp-ra"} == {standing.model for standing in found.standings[:2]}
+
+
+def test_tests_are_paired_over_records_each_of_them_once(tmp_path):
+    found, standings = compared(make_results(tmp_path))
+    best = found.standings[0].model
+    sums, counts = np.zeros(RECORDS), np.zeros(RECORDS)
+    for ours, theirs in zip(cells_of(tmp_path, "bias"), cells_of(tmp_path, best), strict=True):
+        records = np.load(tmp_path / "errors" / f"{ours['pairs']}.records.npy")
+        for sign, line in ((1, ours), (-1, theirs)):
+            sums[records] += sign * np.load(tmp_path / "errors" / f"{line['id']}.squared.npy").astype(np.float64)
+        counts[records] += 1
+    differences = sums[counts > 0] / counts[counts > 0]
+    shown = standings["bias"].difference
+    assert shown.mean == pytest.approx(differences.mean())
+    assert shown.p_pairs == pytest.approx(scipy.stats.ttest_1samp(differences, 0).pvalue, rel=1e-6)
+    assert shown.p_wilcoxon == pytest.approx(scipy.stats.wilcoxon(differences, method="asymptotic").pvalue, rel=1e-6)
+    runs = [[line["test_mse"] for line in cells_of(tmp_path, model)] for model in ("bias", best)]
+    assert shown.p_runs == pytest.approx(scipy.stats.ttest_rel(*runs).pvalue, rel=1e-6)
+    assert shown.low < shown.mean < shown.high
+    assert shown.p_holm >= shown.p_pairs
+
+
+def test_clear_differences_are_significant_and_equal_systems_are_not(tmp_path):
+    found, standings = compared(make_results(tmp_path))
+    assert standings["mean"].difference.significant
+    assert standings["bias"].difference.significant
+    assert not found.standings[1].difference.significant
+
+
+def test_the_improvement_is_over_other_systems_that_read_reviews(tmp_path):
+    found, standings = compared(make_results(tmp_path, levels={**LEVELS, "anr": 0.75, "mpcn": 0.9}))
+    assert found.reference == "carp"
+    expected = 100 * (standings["anr"].mean - standings["carp"].mean) / standings["anr"].mean
+    assert standings["anr"].improvement == pytest.approx(expected)
+    assert found.improvement == pytest.approx((standings["anr"].improvement, standings["mpcn"].improvement))
+
+
+def test_a_system_that_lacks_a_split_takes_no_place(tmp_path):
+    levels = {"mean": 1.0, "bias": 0.8, "carp": 0.1}
+    found, standings = compared(make_results(tmp_path, levels=levels, leave_out={("carp", 0)}))
+    assert [(s.model, s.mark) for s in found.standings] == [("bias", "best"), ("mean", "second"), ("carp", "")]
+    assert standings["carp"].difference.mean < 0  # over the splits that both have
+    assert "3 of 4" in report_text(make_report(tmp_path))
+
+
+def test_the_published_figures_stand_beside_ours(tmp_path):
+    _, standings = compared(make_results(tmp_path))
+    assert standings["carp"].published == 0.773
+    assert standings["bias"].published is None
+    written = report_text(make_report(tmp_path))
+    assert "0.789" in written
+    assert "Musical Instruments" in written
+
+
+def test_the_papers_tables_are_whole():
+    assert all(len(row) == 7 for row in COMPARISON.values())
+    assert len(COMPARISON) == 11
+    assert published_mse("ratebeer-5core", "pmf") == 1.641
+    assert dataset_of("Digital_Music_5") == "Digital Music"
+    assert [ANALYSES["routing_iterations"][tau]["Beer"] for tau in "1234"] == [0.573, 0.557, 0.552, 0.555]
+
+
+def test_one_label_with_different_settings_is_two_rows(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    lines = cells_of(tmp_path, "carp")
+    with (tmp_path / BENCH).open("a") as file:
+        for line in lines:
+            squared = np.load(tmp_path / "errors" / f"{line['id']}.squared.npy")
+            other = {**line, "id": f"{line['id']}-b", "given": {"epochs": 3}}
+            np.save(tmp_path / "errors" / f"{other['id']}.squared.npy", squared)
+            file.write(json.dumps(other) + "\n")
+    _, standings = compared(tmp_path)
+    assert standings.keys() == {"bias", "carp (as it is)", "carp (epochs=3)"}
+    assert all(standing.runs == SPLITS for standing in standings.values())
+
+
+def test_errors_that_are_not_those_of_the_line_are_never_tested(tmp_path):
+    make_results(tmp_path)
+    file = tmp_path / "errors" / "0-1-0.squared.npy"
+    np.save(file, np.load(file) * 2)
+    found, standings = compared(tmp_path)
+    assert all(standing.difference is None for standing in found.standings)
+    assert standings["carp"].mark
+    assert "significance is not shown" in report_text(make_report(tmp_path))
+
+
+def test_markdown_marks_the_best_and_the_second_best(tmp_path):
+    written = report_markdown(make_report(make_results(tmp_path)))
+    assert len(re.findall(r"\| \*\*0\.\d{4}†?\*\* \|", written)) == 1
+    assert len(re.findall(r"\| <u>0\.\d{4}†?</u> \|", written)) == 1
+    widths = {line.count("|") for line in written.splitlines() if line.startswith("| ") and "Test MSE" not in line}
+    assert len(widths) == 2  # each line of a table has all its columns
+
+
+def test_the_page_is_whole_and_runs_nothing(tmp_path):
+    make_results(tmp_path, corpus=MARKUP, levels={**LEVELS, MARKUP: 0.7})
+    page = report_page(make_report(tmp_path))
+    assert "<script" not in page
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=&quot;alert(1)&quot;&gt;" in page
+    assert not re.findall(r"(?:href|src)=\"(?!data:image/svg)", page)
+    assert "default-src 'none'" in page
+    plots = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", page)
+    assert len(plots) == 2
+    assert all(b"<svg" in base64.b64decode(plot) and b"<script" not in base64.b64decode(plot) for plot in plots)
+    assert page == report_page(make_report(tmp_path))
+
+
+def test_names_cannot_break_markdown(tmp_path):
+    make_results(tmp_path, corpus=MARKUP, levels={MARKUP: 0.7, "bias": 1.0})
+    written = report_markdown(make_report(tmp_path))
+    assert "<img" not in written
+    assert "\\|\\*$x\\_" in written
+
+
+@pytest.mark.parametrize(("name", "begins"), [("r.html", "<!DOCTYPE html>"), ("r.md", "## "), ("r.txt", "musical")])
+def test_the_command_writes_what_the_name_says(name, begins, tmp_path):
+    make_results(tmp_path / "results")
+    assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_text().startswith(begins)
+
+
+def test_a_folder_without_results_is_named(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert main(["report", str(tmp_path)]) == 2
+    assert "carp bench" in capsys.readouterr().err
