@@ -7,7 +7,8 @@ import torch
 
 from carp.models.base import make_config
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
-from carp.models.deepconn import DeepConn, max_over_words
+from carp.models.deepconn import DeepConn
+from carp.models.layers import max_over_words
 from carp.reviews.documents import Documents
 
 SIZES = Sizes(users=3, items=3, words=9)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
-from carp.models.mf import Mf, MfConfig, take_rows
+from carp.models.layers import take_rows
+from carp.models.mf import Mf, MfConfig
 from carp.reviews.documents import Documents
 
 SIZES = Sizes(users=6, items=5, words=3)

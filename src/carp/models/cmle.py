@@ -42,7 +42,8 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.mf import Mf, MfConfig, take_rows
+from carp.models.layers import take_rows
+from carp.models.mf import Mf, MfConfig
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.deepconn import max_over_words
+from carp.models.layers import max_over_words
 
 GLOBAL_WINDOWS = (2, 3, 4)
 

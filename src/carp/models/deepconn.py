@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.layers import FactorizationMachine, WordConvolution
+from carp.models.layers import FactorizationMachine, WordConvolution, max_over_words
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,3 @@ class TextNetwork(nn.Module):
         features = self.convolution(table, words, reviews)  # [B, L, n]
         pooled = F.relu(max_over_words(features, words > 0))  # ReLU rises: the largest stays the largest
         return self.activation(self.dense(pooled))
-
-
-def max_over_words(features: Tensor, there: Tensor) -> Tensor:
-    """The largest of each feature [B, L, n] over the words that are there [B, L]; zero where there is none.
-
-    >>> features = torch.tensor([[[-3.0], [-2.0], [9.0]], [[1.0], [2.0], [3.0]]])
-    >>> max_over_words(features, torch.tensor([[True, True, False], [False, False, False]])).tolist()
-    [[-2.0], [0.0]]
-    """
-    largest = features.masked_fill(~there.unsqueeze(-1), torch.finfo(features.dtype).min).amax(1)
-    return torch.where(there.any(1, keepdim=True), largest, 0.0)

@@ -140,6 +140,22 @@ def take_or(values: Tensor, places: Tensor, unknown: float | Tensor) -> Tensor:
     return torch.where(places >= 0, values[places.clamp_min(0)], torch.as_tensor(unknown, dtype=values.dtype))
 
 
+def take_rows(table: Tensor, places: Tensor) -> Tensor:
+    """Rows of a table [B, k], zero where a place is -1."""
+    return F.embedding(places.clamp_min(0), table) * (places >= 0).unsqueeze(-1)
+
+
+def max_over_words(features: Tensor, there: Tensor) -> Tensor:
+    """The largest of each feature [B, L, n] over the words that are there [B, L]; zero where there is none.
+
+    >>> features = torch.tensor([[[-3.0], [-2.0], [9.0]], [[1.0], [2.0], [3.0]]])
+    >>> max_over_words(features, torch.tensor([[True, True, False], [False, False, False]])).tolist()
+    [[-2.0], [0.0]]
+    """
+    largest = features.masked_fill(~there.unsqueeze(-1), torch.finfo(features.dtype).min).amax(1)
+    return torch.where(there.any(1, keepdim=True), largest, 0.0)
+
+
 def solve_biases(
     train: Pairs, user_shrinkage: float, item_shrinkage: float, users: int, items: int, *, rounds: int
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:

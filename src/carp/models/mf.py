@@ -25,12 +25,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.layers import TunedBiases
+from carp.models.layers import TunedBiases, take_rows
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,3 @@ class Mf(RatingModel):
         biases = user_share * user_bias.square() + item_share * item_bias.square()
         whole: Tensor = error + self.config.penalty * factors + biases
         return whole.mean()
-
-
-def take_rows(table: Tensor, places: Tensor) -> Tensor:
-    """Rows of a table [B, k], zero where a place is -1."""
-    return F.embedding(places.clamp_min(0), table) * (places >= 0).unsqueeze(-1)

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Batch, Sizes
-from carp.models.mf import take_rows
+from carp.models.layers import take_rows
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ from torch import Tensor
 
 from carp.models.base import Prediction
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.layers import solve_biases, take_or
-from carp.models.mf import Mf, MfConfig, take_rows
+from carp.models.layers import solve_biases, take_or, take_rows
+from carp.models.mf import Mf, MfConfig
 
 MEETING_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.1)  # never 0: without topics it would not be this model
 
