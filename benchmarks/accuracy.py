@@ -148,7 +148,10 @@ def commit() -> str:
 
 def table(lines: list[dict[str, Any]]) -> str:
     """Mean test MSE, its spread over splits, and the ratio to the biases on the same splits."""
-    rows = ["| corpus | model | splits | test MSE | spread | ratio to bias | validation MSE |", "|---" * 7 + "|"]
+    from scipy.stats import ttest_rel
+
+    heads = ("corpus", "model", "splits", "test MSE", "spread", "ratio to bias", "p, paired t-test", "validation MSE")
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for corpus in dict.fromkeys(line["corpus"] for line in lines):
         here = [line for line in lines if line["corpus"] == corpus]
         bias = {line["split_seed"]: line["test_mse"] for line in here if line["model"] == "bias"}
@@ -159,9 +162,10 @@ def table(lines: list[dict[str, Any]]) -> str:
             ratio = np.mean([line["test_mse"] for line in shared]) / np.mean([bias[r["split_seed"]] for r in shared])
             valid = np.mean([line["valid_mse"] for line in runs])
             spread = test.std(ddof=1) if len(test) > 1 else 0.0
-            rows.append(
-                f"| {corpus} | {label} | {len(test)} | {test.mean():.4f} | {spread:.4f} | {ratio:.4f} | {valid:.4f} |"
-            )
+            pairs = [(line["test_mse"], bias[line["split_seed"]]) for line in shared]
+            p = "" if label == "bias" or len(pairs) < 2 else f"{ttest_rel(*zip(*pairs, strict=True)).pvalue:.3f}"
+            numbers = (f"{test.mean():.4f}", f"{spread:.4f}", f"{ratio:.4f}", p, f"{valid:.4f}")
+            rows.append(f"| {corpus} | {label} | {len(test)} | {' | '.join(numbers)} |")
     return "\n".join(rows)
 
 
