@@ -3,8 +3,8 @@
     python benchmarks/accuracy.py CORPUS... --seeds 0 1 2 3 4 --out results/accuracy.jsonl
     python benchmarks/accuracy.py --table results/accuracy.jsonl
 
-CORPUS is a folder made by `carp prepare` (or a slim copy made by --slim, which leaves the texts out so that it can
-travel to a GPU machine; torch, numpy and safetensors are all that training from it needs).
+CORPUS is a folder made by `carp prepare`, or a slim copy made by `python -m carp.bench CORPUS --slim FILE`, which
+leaves the texts out so that it can travel to a GPU machine; torch, numpy and safetensors are all that training needs.
 """
 
 from __future__ import annotations
@@ -35,85 +35,25 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def slim(corpus: Path, out: Path) -> None:
-    """A corpus without texts and characters: all that training needs."""
-    from carp.reviews.corpus import Corpus
-
-    c = Corpus.load(corpus)
-    np.savez_compressed(
-        out,
-        user=c.user,
-        item=c.item,
-        rating=c.rating,
-        token_offsets=c.token_offsets,
-        tokens=c.tokens,
-        words=c.words.data,
-        words_offsets=c.words.offsets,
-        sizes=np.array([len(c.users), len(c.items)]),
-    )
-
-
-def load(path: Path) -> tuple[Any, int, int]:
-    from carp.reviews.corpus import Corpus, StringColumn
-
-    if path.is_dir():
-        corpus = Corpus.load(path)
-        return corpus, len(corpus.users), len(corpus.items)
-    z = np.load(path, allow_pickle=False)
-    blank, none = StringColumn.from_strings([]), np.zeros(0)
-    corpus = Corpus(
-        users=blank,
-        items=blank,
-        texts=blank,
-        words=StringColumn(z["words"], z["words_offsets"]),
-        user=z["user"],
-        item=z["item"],
-        rating=z["rating"],
-        time=none,
-        split=None,
-        token_offsets=z["token_offsets"],
-        tokens=z["tokens"],
-        token_starts=none,
-        token_lengths=none,
-        facts={"levels": 5},
-    )
-    return corpus, *(int(size) for size in z["sizes"])
-
-
 def run(corpus_path: str, label: str, split_seed: int, device: str) -> dict[str, Any]:
     """One cell: split, fit, choose the epoch on validation, and only then look at the test pairs."""
     import torch
 
+    from carp.archive import TextSettings, make_archive
+    from carp.bench.corpora import load_corpus
     from carp.metrics import errors
     from carp.models import model_class, model_entry
     from carp.models.base import from_settings, make_config
-    from carp.models.batch import Pairs, Sizes, TrainingData
     from carp.models.predict import predict_pairs
-    from carp.reviews.documents import make_documents, training_words
     from carp.reviews.split import random_split
-    from carp.reviews.text import build_vocabulary
     from carp.train import TrainingSettings, train
 
     name, settings = RUNS[label]
     settings = dict(settings)
     target_reviews = settings.pop("target_reviews", "leave out")
-    corpus, users, items = load(Path(corpus_path))
-    split = random_split(corpus.user, corpus.item, seed=split_seed)
-    vocabulary = build_vocabulary(corpus, split.train)
-    words = training_words(corpus, vocabulary, split.train)
-
-    def pairs(records: Any) -> Pairs:
-        user, item = corpus.user[records].astype(np.int64), corpus.item[records].astype(np.int64)
-        return Pairs(user, item, corpus.rating[records], records)
-
-    data = TrainingData(
-        pairs(split.train),
-        pairs(split.valid),
-        make_documents(*words, corpus.user, users),
-        make_documents(*words, corpus.item, items),
-        Sizes(users, items, len(vocabulary)),
-        target_reviews,
-    )
+    corpus = load_corpus(corpus_path)
+    archive = make_archive(corpus, random_split(corpus.user, corpus.item, seed=split_seed), TextSettings())
+    data = archive.training_data(target_reviews)
     torch.set_num_threads(1 if device == "cuda" else torch.get_num_threads())
     torch.manual_seed(0)
     kind = model_class(name)
@@ -123,7 +63,7 @@ def run(corpus_path: str, label: str, split_seed: int, device: str) -> dict[str,
     began = time.monotonic()
     reached = train(model, data, training, seed=0, device=where)
     found = {part: errors(predict_pairs(model, data, p, where), p.ratings) for part, p in
-             (("valid", data.valid), ("test", pairs(split.test)))}  # fmt: skip
+             (("valid", data.valid), ("test", archive.test_pairs()))}  # fmt: skip
     return {
         "corpus": Path(corpus_path).stem,
         "model": label,
@@ -179,13 +119,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="recorded where the runs are made on a copy without git")
     parser.add_argument("--table", type=Path, help="print the table of a file of runs")
-    parser.add_argument("--slim", type=Path, help="write a corpus without texts to this .npz file")
     given = parser.parse_args()
     if given.table:
         print(table([json.loads(line) for line in given.table.read_text().splitlines()]))
-        return
-    if given.slim:
-        slim(Path(given.corpora[0]), given.slim)
         return
     cells = [(c, m, s, given.device) for s in given.seeds for c in given.corpora for m in given.models]
     lines = []

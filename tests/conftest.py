@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,3 +17,14 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"there is no real review data at {folder}; set CARP_DATA to its folder")
     return folder
+
+
+@pytest.fixture(scope="module")
+def single_thread() -> Iterator[None]:
+    """Threads cost tiny models more than they give, and far more where others use the machine too."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

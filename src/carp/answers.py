@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from carp.explain import Explanation
+
 
 @dataclass(frozen=True)
 class Predictions(Sequence[float]):
@@ -16,6 +18,7 @@ class Predictions(Sequence[float]):
 
     ratings: NDArray[np.float64]
     notes: tuple[str | None, ...]
+    explanations: tuple[Explanation, ...] = ()  # where they were asked for
 
     def __len__(self) -> int:
         return len(self.ratings)

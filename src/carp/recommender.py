@@ -210,13 +210,14 @@ class Recommender:
             [self.model(data.batch(pairs, block, training=trained).to(self.device)).rating for block in blocks]
         )
 
-    def predict_for(self, reviews: str | Sequence[str], items: Sequence[str]) -> Predictions:
-        """Ratings somebody would give who is known only by these reviews of other things."""
+    def predict_for(self, reviews: str | Sequence[str], items: Sequence[str], *, explain: bool = False) -> Predictions:
+        """Ratings somebody would give who is known only by these reviews of other things, with reasons if so asked."""
         document = self._newcomer(reviews)
         numbers = self._numbers(self.archive.items.index(), items)
         stars = self._rate_newcomer(document, numbers)
         notes = tuple(_unknown_note(False, i < 0) for i in numbers)
-        return Predictions(self.archive.scale.from_stars(stars, self.archive.levels), notes)
+        reasons = tuple(self.explain_for(reviews, item) for item in items) if explain else ()
+        return Predictions(self.archive.scale.from_stars(stars, self.archive.levels), notes, reasons)
 
     @torch.no_grad()
     def _rate_newcomer(self, document: Any, items: NDArray[np.int64]) -> NDArray[np.float64]:

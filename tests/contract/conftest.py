@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from carp.models import REGISTRY, model_class
 from carp.recommender import Recommender
@@ -94,12 +93,8 @@ def fit(name, corpus, split, seed=0, **more):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads cost tiny models more than they give, and far more where others use the machine too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def one_thread(single_thread):
+    """Tiny models: see `single_thread`."""
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,8 @@ from carp.bundle import read_bundle
 from carp.errors import CarpError, DamagedError, UsageError
 from carp.storage import MANIFEST, seal
 
+pytestmark = pytest.mark.usefixtures("single_thread")
+
 COPIES = int(os.environ.get("CARP_DAMAGED_BUNDLES", "2000"))
 TINY = {"dimension": 5, "filters": 4, "latent_size": 3, "viewpoints": 2, "epochs": 2, "batch_size": 30}
 
@@ -34,15 +36,6 @@ def fitted():
     rows = carp.make_shop(people=16, things=8, reviews_per_person=6, seed=2).records()
     rec = carp.Recommender("carp", seed=4, device="cpu", min_reviews=1, **TINY)
     return rec.fit(carp.read_reviews(polars.DataFrame(rows)), progress=False)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads cost tiny models more than they give, and far more where others use the machine too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

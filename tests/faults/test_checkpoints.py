@@ -31,6 +31,8 @@ from carp.models.carp import Carp
 from carp.reviews.documents import make_documents
 from carp.train import Silent, Stopped, TrainingSettings, train
 
+pytestmark = pytest.mark.usefixtures("single_thread")
+
 KILLS = int(os.environ.get("CARP_KILLS", "20"))
 SETTINGS = TrainingSettings(epochs=6, patience=6, batch_size=12, learning_rate=0.05)
 CPU = torch.device("cpu")
@@ -235,15 +237,6 @@ def unfinished(place):
 
 
 # ---- the tests
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads cost tiny models more than they give, and far more where others use the machine too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

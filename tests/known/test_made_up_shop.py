@@ -48,5 +48,7 @@ def test_a_newcomer_is_rated_by_what_the_reviews_care_about(recommender, shop):
     ][:40]
     by_quality = sorted(shop.things, key=lambda thing: shop.things[thing][topic])
     worst, best = by_quality[:15], by_quality[-15:]
-    rated = recommender.predict_for(talk, items=[*worst, *best])
+    rated = recommender.predict_for(talk, items=[*worst, *best], explain=True)
     assert sum(rated[15:]) / 15 > sum(rated[:15]) / 15 + 0.5
+    assert [why.item for why in rated.explanations] == [*worst, *best]
+    assert [why.rating for why in rated.explanations] == pytest.approx(list(rated), abs=1e-4)

@@ -298,12 +298,8 @@ def make_batch(seed, lengths, sizes=SIZES, training=False):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads cost tiny models more than they give, and far more where others use the machine too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def one_thread(single_thread):
+    """Tiny models: see `single_thread`."""
 
 
 @pytest.fixture(scope="session")

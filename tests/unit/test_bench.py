@@ -26,6 +26,8 @@ from carp.models import REGISTRY, Entry
 from carp.models.carp import NEGATIVE, POSITIVE
 from carp.reviews.corpus import build_corpus
 
+pytestmark = pytest.mark.usefixtures("single_thread")
+
 TINY = {"dimension": 4, "filters": 4, "latent_size": 3, "viewpoints": 2, "epochs": 2, "vocabulary_size": 100}
 NEEDED = {"corpus", "model", "split_seed", "seed", "valid_mse", "test_mse", "settings", "seconds", "peak_memory"}
 NEEDED |= {"commit", "machine", "version"}
@@ -34,6 +36,7 @@ TOY = '''
 from dataclasses import dataclass
 import torch
 from carp.models.base import Prediction, RatingModel
+
 
 @dataclass(frozen=True)
 class ToyConfig:
@@ -47,14 +50,6 @@ class Toy(RatingModel):
             raise RuntimeError("thirteen <b>brings</b> bad luck")
         return Prediction(torch.full((len(batch),), self.config.level, device=batch.users.device))
 '''
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
