@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.explain import Mark, Sentence, Sentiment, Side
+from carp.explain import Mark, MatchKind, Sentence, Side
 from carp.reviews.text import sentences as sentence_spans
 from carp.reviews.text import tokenise
 
@@ -83,19 +84,25 @@ def readable_sides(
     *,
     window: int = 3,
     top_phrases: int = 30,
+    top_share: float | None = None,
     shown_sentences: int = 2,
     influence: NDArray[np.float64] | None = None,
 ) -> list[Side]:
     """Every viewpoint (aspect) of a document by its best sentences, the top phrases marked.
 
-    A phrase's weight is the sum of the attention of its words. Sentences with one of the top phrases may be shown;
-    those that weigh most are, by the top phrases centred in them or, where the `influence` [L, M] of each word is
-    given, by that of their words. A second sentence is shown only where it weighs at least half of the first.
+    A phrase's weight is the sum of the attention of its words. With `top_share`, phrases are centred on words that
+    have attention themselves, and there are as many as that share of these words or fewer. Sentences with a top phrase
+    may be shown; those that weigh most are, by the top phrases centred in them or, where the `influence` [L, M] of each
+    word is given, by that of their words. A second one is shown only where it weighs at least half of the first.
     """
     numbers = {key: number for number, key in enumerate(dict.fromkeys(document.sentence))}
     sentence = np.array([numbers[key] for key in document.sentence], dtype=np.int64)
     weights = phrase_weights(attention, sentence, window)
-    best = [_top(weights[:, x], top_phrases) for x in range(weights.shape[1])]
+    most = [top_phrases] * weights.shape[1]
+    if top_share is not None:
+        weights *= attention > 0
+        most = [min(top_phrases, math.ceil(top_share * heard)) for heard in np.count_nonzero(attention, axis=0)]
+    best = [_top(weights[:, x], most[x]) for x in range(weights.shape[1])]
     owners = np.bincount(np.concatenate([*best, np.zeros(0, np.int64)]), minlength=len(document.words))
     sides = []
     for x in range(weights.shape[1]):
@@ -176,15 +183,15 @@ def merged(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     return tuple(sorted(joined, key=lambda m: (m.start, m.end)))
 
 
-def matching_marks(text: str, sides: Mapping[Sentiment, Sequence[Side]], ignored: frozenset[str]) -> tuple[Mark, ...]:
-    """The words of a text that also stand in the marked phrases of the sides shown for each sentiment.
+def matching_marks(text: str, sides: Mapping[MatchKind, Sequence[Side]], ignored: frozenset[str]) -> tuple[Mark, ...]:
+    """The words of a text that also stand in the marked phrases of the sides shown for each kind of mark.
 
     Words beside each other become one stretch. `ignored` words (stop words, words the model does not see) never
     match by themselves.
     """
     words, starts, ends = tokenise(text)
     marks: list[Mark] = []
-    for sentiment, shown in sides.items():
+    for kind, shown in sides.items():
         spoken = {
             word
             for side in shown
@@ -195,5 +202,5 @@ def matching_marks(text: str, sides: Mapping[Sentiment, Sequence[Side]], ignored
         hits = [j for j, word in enumerate(words) if word in spoken]
         for run in np.split(np.array(hits, dtype=np.int64), np.flatnonzero(np.diff(hits) > 1) + 1):
             if len(run):
-                marks.append(Mark(starts[run[0]], ends[run[-1]], sentiment))
+                marks.append(Mark(starts[run[0]], ends[run[-1]], kind))
     return merged(marks)

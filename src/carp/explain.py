@@ -1,4 +1,8 @@
-"""Why a rating was predicted: an Explanation is plain data, ready to be shown as text, page or JSON."""
+"""Why a rating was predicted: an Explanation is plain data, ready to be shown as text, page or JSON.
+
+Every model that explains fills the two sides: what it listened to in the person's reviews and in the thing's. Models
+with capsules also say how the sides met and whether that speaks for or against; the others leave that open.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Sentiment = Literal["positive", "negative"]
+MatchKind = Literal["positive", "negative", "matched"]  # of marks in the held-out review
 
 
 @dataclass(frozen=True)
@@ -13,12 +18,13 @@ class Mark:
     """A stretch of characters to highlight in a text.
 
     `own` phrases belong to one viewpoint (aspect) alone, `shared` ones to several;
-    `positive` and `negative` underline the parts of the held-out review that the named logic units match.
+    `positive` and `negative` underline the parts of the held-out review that the named logic units match, `matched`
+    those that match the sentences of a model which says nothing of for and against.
     """
 
     start: int
     end: int
-    kind: Literal["own", "shared", "positive", "negative"]
+    kind: Literal["own", "shared", "positive", "negative", "matched"]
     weight: float = 0.0
 
 
@@ -35,11 +41,16 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Side:
-    """One viewpoint of the person or one aspect of the thing, by its best sentences and phrases."""
+    """One viewpoint of the person or one aspect of the thing, by its best sentences and phrases.
+
+    In models without capsules it is what they have in that place: an attention, a pointer, an aspect.
+    """
 
     index: int  # 1-based, as in the paper's g_{x,y}
     sentences: tuple[Sentence, ...]
     phrases: tuple[str, ...]  # best first
+    weight: float | None = None  # how much the model listens to this side; None where it does not say
+    name: str = ""  # what the reader calls it: "viewpoint 1", "local attention"
 
 
 @dataclass(frozen=True)
@@ -81,16 +92,23 @@ class Explanation:
     rating_range: tuple[float, float]
     item_mean: float | None  # average rating of the thing in training
     baseline: float | None  # what the biases alone predict
-    positive: Capsule
-    negative: Capsule
+    positive: Capsule | None  # None where the model has no capsules, as all that follows of them is empty
+    negative: Capsule | None
     coupling_positive: tuple[tuple[float, ...], ...]  # [viewpoint][aspect]
     coupling_negative: tuple[tuple[float, ...], ...]
     units: tuple[LogicUnit, ...]  # those of the prevailing sentiment first
     target: TargetReview | None = None
     notes: tuple[str, ...] = field(default=())  # what the reader must know: an unknown user, an empty document
+    model: str = "carp"  # by the name of the registry
+    viewpoints: tuple[Side, ...] = ()  # all sides of the person, in the order of their index
+    aspects: tuple[Side, ...] = ()  # all sides of the thing
+    meaning: str = ""  # of being listened to, in a model without capsules
 
     @property
-    def prevailing(self) -> Sentiment:
+    def prevailing(self) -> Sentiment | None:
+        """The sentiment of the longer capsule; None where there are no capsules."""
+        if self.positive is None or self.negative is None:
+            return None
         return "positive" if self.positive.length >= self.negative.length else "negative"
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,115 +1,45 @@
-"""From a model's tensors to an Explanation: which viewpoint met which aspect, and what was written of them."""
+"""From a model's tensors to an Explanation: what the model listened to on both sides, and what was written there.
+
+CARP also says which viewpoint met which aspect, and whether that speaks for or against. The other models that explain
+give their `Attention`, which says what was listened to and no more.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from carp.archive import Archive
+from carp.capsules import capsule_reasons
 from carp.errors import UsageError
-from carp.evidence import ReadableDocument, matching_marks, readable_sides
-from carp.explain import Capsule, Explanation, LogicUnit, Mark, Sentiment, Side, TargetReview
+from carp.evidence import ReadableDocument, readable_sides
+from carp.explain import Explanation, Side
+from carp.models import REGISTRY, model_class
 from carp.models.base import Prediction, RatingModel
-from carp.models.carp import NEGATIVE, POSITIVE, Carp, Reading
-from carp.reviews.split import TRAIN
+from carp.models.carp import Carp
+from carp.questions import Detail, Question, as_batch, held_out
 
-Array = NDArray[np.float64]
-SENTIMENTS: tuple[Sentiment, Sentiment] = ("positive", "negative")
-
-
-@dataclass(frozen=True)
-class Detail:
-    """How much of the reasons is shown; the paper's example study is the default."""
-
-    prevailing_units: int = 2
-    other_units: int = 1
-    top_phrases: int = 30
-    sentences: int = 2
+SHARE_MARKED = 0.1  # of the words a model without capsules listens to: the paper's 30 phrases of 300 words
 
 
-@dataclass(frozen=True)
-class Question:
-    """A pair with the documents that answer for it."""
-
-    user: int  # -1: a newcomer
-    item: int
-    user_document: ReadableDocument
-    item_document: ReadableDocument
-    record: int = -1  # the pair's own review, if it was written
+def explains(kind: type[RatingModel]) -> bool:
+    return issubclass(kind, Carp) or kind.explain is not RatingModel.explain
 
 
-def explainable(model: RatingModel, name: str) -> Carp:
-    if not isinstance(model, Carp):
-        raise UsageError(f"the model {name} gives ratings without reasons", mend="train carp or carp-ra to explain")
+def explainable(model: RatingModel, name: str) -> RatingModel:
+    if not explains(type(model)):
+        able = ", ".join(sorted(other for other in REGISTRY if explains(model_class(other))))
+        raise UsageError(f"the model {name} gives ratings without reasons", mend=f"train one that explains: {able}")
     return model
 
 
-def known_pair(archive: Archive, user: int, item: int) -> Question:
-    """A pair of the corpus; its own review never speaks for it."""
-    record = archive.record_of_pair.get((user, item), -1)
-    return Question(
-        user,
-        item,
-        archive.readable(archive.user_documents, user, leave_out=record),
-        archive.readable(archive.item_documents, item, leave_out=record),
-        record,
-    )
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the model made of one pair."""
-
-    prediction: Prediction
-    user: Reading  # one document each
-    item: Reading
-
-
-@torch.no_grad()
-def answer(model: Carp, archive: Archive, question: Question, device: torch.device) -> Answer:
-    def tensors(document: ReadableDocument) -> tuple[torch.Tensor, torch.Tensor]:
-        words = document.words if len(document.words) else np.zeros(1, np.int32)
-        review = document.review if len(document.review) else np.full(1, -1, np.int32)
-        return torch.from_numpy(words)[None].to(device), torch.from_numpy(review)[None].to(device)
-
-    user = model.read_users(*tensors(question.user_document))
-    item = model.read_items(*tensors(question.item_document))
-    own = None
-    if question.record >= 0 and archive.part[question.record] == TRAIN:
-        own = torch.tensor([float(archive.rating[question.record])], device=device)
-    users = torch.tensor([question.user], device=device)
-    items = torch.tensor([question.item], device=device)
-    return Answer(model.score(users, items, user.viewpoints, item.viewpoints, own_ratings=own), user, item)
-
-
-def influences(model: Carp, found: Answer) -> tuple[Array, Array]:
-    """How much each word of the two documents moves the rating through each logic unit: [Lu, M, M], [Li, M, M].
-
-    A viewpoint is the attention's mean of its words, so what a word adds to it is attn·(p − v). That, times the
-    slope of the balance of sentiments at the logic unit, is the word's pull upwards (or, negative, downwards).
-    """
-    viewpoints, aspects = found.user.viewpoints, found.item.viewpoints
-    units = model.pair(viewpoints, aspects).detach().requires_grad_()
-    balance = model.judge(units)["balance"].sum()
-    slope = torch.autograd.grad(balance, units)[0][0].view(*viewpoints.shape[1:2] * 2, -1)  # [M, M, 2k]
-    difference, product = slope.chunk(2, -1)
-    if model.config.logic_unit == "product first":
-        difference, product = product, difference
-    v, a = viewpoints[0].unsqueeze(1), aspects[0].unsqueeze(0)  # [M, 1, k], [1, M, k]
-    user = torch.einsum("lxk,xyk->lxy", _added(found.user), difference + a * product)
-    item = torch.einsum("lyk,xyk->lxy", _added(found.item), v * product - difference)
-    return user.detach().double().cpu().numpy(), item.detach().double().cpu().numpy()
-
-
-def _added(reading: Reading) -> torch.Tensor:
-    return reading.attention[0].unsqueeze(-1) * (reading.contextual[0] - reading.viewpoints[0])
-
-
 def explain_question(
-    model: Carp,
+    model: RatingModel,
     archive: Archive,
     question: Question,
     device: torch.device,
@@ -118,96 +48,82 @@ def explain_question(
     degree_scale: tuple[float, float],
     detail: Detail,
     notes: tuple[str, ...] = (),
+    name: str = "carp",
 ) -> Explanation:
-    found = answer(model, archive, question, device)
-    shown = {name: tensor[0].double().cpu().numpy() for name, tensor in found.prediction.tensors.items()}
-    units = top_units(model, question, found, shown["coupling"], shown["lengths"], detail)
+    if isinstance(model, Carp):
+        rating, reasons = capsule_reasons(model, archive, question, device, degree_scale, detail)
+    else:
+        rating, reasons = _heard(model, archive, question, device, detail)
     mean = archive.item_means[question.item]
     return Explanation(
         user=archive.users[question.user] if question.user >= 0 else None,
         item=archive.items[question.item],
-        rating=archive.own_rating(float(np.clip(float(found.prediction.rating[0]), 1, archive.levels))),
+        rating=archive.own_rating(float(np.clip(rating, 1, archive.levels))),
         rating_range=(archive.scale.low, archive.scale.high),
         item_mean=None if np.isnan(mean) else archive.own_rating(float(mean)),
         baseline=None if baseline is None else archive.own_rating(baseline),
-        positive=_capsule(shown, POSITIVE, degree_scale),
-        negative=_capsule(shown, NEGATIVE, degree_scale),
-        coupling_positive=_matrix(shown["coupling"][POSITIVE]),
-        coupling_negative=_matrix(shown["coupling"][NEGATIVE]),
-        units=units,
-        target=_target(archive, question, units),
         notes=notes + _notes(archive, question),
+        model=name,
+        **reasons,
     )
 
 
-def _capsule(shown: dict[str, Array], s: int, scale: tuple[float, float]) -> Capsule:
-    degree = float(shown["degrees"][s])
-    return Capsule(float(shown["lengths"][s]), degree, degree / scale[s] if scale[s] else 0.0)
+@torch.no_grad()
+def _heard(
+    model: RatingModel, archive: Archive, question: Question, device: torch.device, detail: Detail
+) -> tuple[float, dict[str, Any]]:
+    """The rating of a model without capsules, and what it listened to."""
+    batch = as_batch(archive, question, device)
+    prediction: Prediction = model(batch)
+    heard = model.explain(batch, prediction)
+    assert heard is not None, "who has no reasons is refused before"
+    viewpoints, aspects = (
+        _named(_heard_sides(document, words[0].double().cpu().numpy(), heard.window, detail), names, weights)
+        for document, words, names, weights in (
+            (question.user_document, heard.user_words, heard.user_names, heard.user_weights),
+            (question.item_document, heard.item_words, heard.item_names, heard.item_weights),
+        )
+    )
+    return float(prediction.rating[0]), {
+        "positive": None,
+        "negative": None,
+        "coupling_positive": (),
+        "coupling_negative": (),
+        "units": (),
+        "viewpoints": viewpoints,
+        "aspects": aspects,
+        "target": held_out(archive, question, {"matched": [*viewpoints, *aspects]}),
+        "meaning": heard.meaning,
+    }
 
 
-def _matrix(values: Array) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(float(v) for v in row) for row in values)
-
-
-def top_units(
-    model: Carp,
-    question: Question,
-    found: Answer,
-    coupling: Array,  # [2, M, M]
-    lengths: Array,  # [2]
-    detail: Detail,
-) -> tuple[LogicUnit, ...]:
-    """The units each capsule listens to most: more of the prevailing sentiment, which comes first.
-
-    Of the sentences with a viewpoint's top phrases, a unit shows those that pull the rating most in its direction.
-    """
-    user, item = influences(model, found)
-    prevailing = POSITIVE if lengths[POSITIVE] >= lengths[NEGATIVE] else NEGATIVE
-    wanted = [(prevailing, detail.prevailing_units), (1 - prevailing, detail.other_units)]
-    units = []
-    for s, number in wanted:
-        direction = 1.0 if s == POSITIVE else -1.0
-        order = np.argsort(-coupling[s].ravel(), kind="stable")[:number]
-        for x, y in zip(*np.unravel_index(order, coupling[s].shape), strict=True):
-            viewpoint = _sides(model, question.user_document, found.user, direction * user[:, :, y], detail)[x]
-            aspect = _sides(model, question.item_document, found.item, direction * item[:, x, :], detail)[y]
-            pos, neg = float(coupling[POSITIVE, x, y]), float(coupling[NEGATIVE, x, y])
-            units.append(LogicUnit(viewpoint, aspect, pos, neg, SENTIMENTS[s]))
-    return tuple(units)
-
-
-def _sides(model: Carp, document: ReadableDocument, reading: Reading, influence: Array, detail: Detail) -> list[Side]:
-    length = len(document.words)
+def _heard_sides(document: ReadableDocument, attention: NDArray[np.float64], window: int, detail: Detail) -> list[Side]:
+    attention = attention[: len(document.words)]
+    if len(attention) > 1:  # where no word is listened to more than another, none stands out
+        attention = attention * (np.ptp(attention, axis=0) > 1e-9)
     return readable_sides(
         document,
-        reading.attention[0].double().cpu().numpy()[:length],
-        window=model.config.window,
+        attention,
+        window=window,
         top_phrases=detail.top_phrases,
+        top_share=SHARE_MARKED,
         shown_sentences=detail.sentences,
-        influence=influence[:length],
     )
 
 
-def _target(archive: Archive, question: Question, units: tuple[LogicUnit, ...]) -> TargetReview | None:
-    """The pair's own review, where it was held out: nothing in the explanation has seen it."""
-    if question.record < 0 or archive.part[question.record] == TRAIN:
-        return None
-    source = archive.source(question.record)
-    sides = {
-        sentiment: [side for unit in units if unit.sentiment == sentiment for side in (unit.viewpoint, unit.aspect)]
-        for sentiment in SENTIMENTS
-    }
-    marks: tuple[Mark, ...] = matching_marks(source.text, sides, archive.unseen_words(source.text))
-    assert source.rating is not None
-    return TargetReview(source.text, source.rating, marks)
+def _named(sides: list[Side], names: Sequence[str], weights: torch.Tensor | None) -> tuple[Side, ...]:
+    shares = [1 / len(sides)] * len(sides) if weights is None else weights[0].tolist()
+    return tuple(
+        replace(side, name=name, weight=float(share)) for side, name, share in zip(sides, names, shares, strict=True)
+    )
 
 
 def _notes(archive: Archive, question: Question) -> tuple[str, ...]:
     notes = []
-    if question.record >= 0 and archive.part[question.record] == TRAIN:
-        notes.append("this pair was trained on; its own review and rating are left out here")
+    if question.trained_on(archive):
+        notes.append("this pair was trained on: its own review is left out here, but the model has learned from it")
     if not len(question.user_document.words):
-        notes.append("the person's reviews hold no word the model knows: the viewpoints are empty")
+        notes.append("the person's reviews hold no word the model knows: the person's side is empty")
     if not len(question.item_document.words):
-        notes.append("the thing's reviews hold no word the model knows: the aspects are empty")
+        notes.append("the thing's reviews hold no word the model knows: the thing's side is empty")
     return tuple(notes)

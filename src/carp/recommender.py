@@ -28,7 +28,8 @@ from carp.models.base import RatingModel, from_settings
 from carp.models.batch import Pairs
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents, score_pairs
-from carp.reasons import Detail, Question, explain_question, explainable, known_pair
+from carp.questions import Detail, Question, known_pair
+from carp.reasons import explain_question, explainable
 from carp.reviews.corpus import Corpus, build_corpus
 from carp.reviews.split import TRAIN, split_corpus
 from carp.settings import sort_settings
@@ -297,7 +298,7 @@ class Recommender:
 
     def _explain(self, question: Question, detail: Mapping[str, int]) -> Explanation:
         own = None
-        if question.record >= 0 and self.archive.part[question.record] == TRAIN:
+        if question.trained_on(self.archive):
             own = torch.tensor([float(self.archive.rating[question.record])], device=self.device)
         users = torch.tensor([question.user], device=self.device)
         items = torch.tensor([question.item], device=self.device)
@@ -311,6 +312,7 @@ class Recommender:
             baseline=baseline,
             degree_scale=(positive, negative),
             detail=from_settings(Detail, detail),
+            name=self.name,
         )
 
     def _find(self, index: Mapping[str, int], name: str, kind: str) -> int:

@@ -95,6 +95,19 @@ def test_the_best_phrases_come_first_and_five_are_named():
     assert side.index == 1
 
 
+def test_a_share_of_the_words_with_attention_gives_as_many_phrases_centred_on_them():
+    doc = document(FIRST)
+    weights = {"Warm": 0.1, "feel": 0.4, "loose": 0.3, "Shipping": 0.2}
+    (side,) = readable_sides(doc, attention_on(doc, weights), top_share=0.5)
+    assert side.phrases == ("knobs feel cheap", "and loose")
+    (side,) = readable_sides(doc, attention_on(doc, weights), top_share=0.01)
+    assert side.phrases == ("knobs feel cheap",), "one at least"
+    (side,) = readable_sides(doc, attention_on(doc, weights), top_share=1.0, top_phrases=3)
+    assert len(side.phrases) == 3
+    (side,) = readable_sides(doc, attention_on(doc, {}), top_share=0.5)
+    assert (side.phrases, side.sentences) == ((), ())
+
+
 def test_words_the_model_does_not_see_stand_inside_a_phrase_and_not_at_its_ends():
     doc = document(FIRST, seen={"knobs", "cheap", "loose"})
     (side,) = readable_sides(doc, attention_on(doc, {"cheap": 1.0}), top_phrases=1)

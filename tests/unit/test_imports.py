@@ -29,6 +29,8 @@ ROOMS = [
     "explain",
     "evidence",
     "archive",
+    "questions",
+    "capsules",
     "reasons",
     "bundle",
     "answers",

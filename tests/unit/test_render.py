@@ -192,6 +192,40 @@ def file_box() -> Explanation:
             ),
         ),
         notes=("The thing has 34 training reviews; the most recent 20 were read.",),
+        viewpoints=tuple(
+            replace(one, index=place, name=f"viewpoint {place}", weight=0.2)
+            for place, one in enumerate((money, metal, tools, metal, tools), 1)
+        ),
+        aspects=tuple(
+            replace(one, index=place, name=f"aspect {place}", weight=place / 15)
+            for place, one in enumerate((light, light, papers, price, price), 1)
+        ),
+    )
+
+
+def heard_box() -> Explanation:
+    """The same pair by a model of four pointers that knows nothing of for and against."""
+    box = file_box()
+    weights = (0.1, 0.4, 0.2, 0.3)
+
+    def pointers(sides):
+        return tuple(
+            replace(one, name=f"pointer {one.index}", weight=weight)
+            for one, weight in zip(sides[:4], weights, strict=True)
+        )
+
+    return replace(
+        box,
+        positive=None,
+        negative=None,
+        coupling_positive=(),
+        coupling_negative=(),
+        units=(),
+        target=replace(box.target, marks=marked(box.target.text, "keep those papers", kind="matched")),
+        model="mpcn",
+        viewpoints=pointers(box.viewpoints),
+        aspects=pointers(box.aspects),
+        meaning="A pointer picks one review of each.",
     )
 
 
@@ -206,6 +240,25 @@ def hostile(payload: str) -> Explanation:
         units=(LogicUnit(one, one, 0.1, 0.2, "negative"),),
         target=TargetReview(payload, 1.0, (Mark(0, len(payload), "positive"),)),
         notes=(payload,),
+        viewpoints=(replace(one, name=payload, weight=0.5),),
+        aspects=(replace(one, name=payload, weight=0.5),),
+    )
+
+
+def hostile_heard(payload: str) -> Explanation:
+    """The same without capsules: names and meaning come from models, which anybody may register."""
+    loud = hostile(payload)
+    both = (loud.viewpoints[0], replace(loud.viewpoints[0], index=2))
+    return replace(
+        loud,
+        positive=None,
+        negative=None,
+        units=(),
+        model=payload,
+        meaning=payload,
+        viewpoints=both * 2,
+        aspects=both,
+        target=TargetReview(payload, 1.0, (Mark(0, len(payload), "matched"),)),
     )
 
 
@@ -313,10 +366,13 @@ def test_there_are_a_hundred_payloads():
 
 
 @pytest.mark.parametrize("render", [explanation_page, explanation_fragment])
+@pytest.mark.parametrize("explain", [hostile, hostile_heard])
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_data_never_becomes_markup(payload, render):
-    outline = Outline(render(hostile(payload)))
-    assert outline.elements == Outline(render(hostile("plain"))).elements
+def test_data_never_becomes_markup(payload, explain, render):
+    outline = Outline(render(explain(payload)))
+    plain = Outline(render(explain("plain"))).elements
+    # What a bar is called to those who cannot see it holds the name of what it measures.
+    assert [without_label(element) for element in outline.elements] == [without_label(element) for element in plain]
     assert not outline.unbalanced
     assert not outline.open
     words = "".join(outline.words)
@@ -324,18 +380,24 @@ def test_data_never_becomes_markup(payload, render):
     assert words.count(neutral(payload)) >= 10
 
 
+def without_label(element):
+    return tuple(part for part in element if part[0] != "aria-label")
+
+
+@pytest.mark.parametrize("explain", [hostile, hostile_heard])
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_data_never_commands_a_terminal(payload):
-    plain = explanation_text(hostile(payload), width=90)
+def test_data_never_commands_a_terminal(payload, explain):
+    plain = explanation_text(explain(payload), width=90)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", plain)
     assert re.sub(r"\s+", " ", neutral(payload)).strip() in plain
-    coloured = explanation_text(hostile(payload), width=90, colour=True)
+    coloured = explanation_text(explain(payload), width=90, colour=True)
     assert COLOUR_SEQUENCE.sub("", coloured) == plain
 
 
+@pytest.mark.parametrize("explain", [hostile, hostile_heard])
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_json_gives_back_the_data_and_holds_nothing_to_obey(payload):
-    written = explanation_json(hostile(payload))
+def test_json_gives_back_the_data_and_holds_nothing_to_obey(payload, explain):
+    written = explanation_json(explain(payload))
     assert not re.search("[<\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", written)
     read = json.loads(written)
     assert read["user"] == read["item"] == read["target"]["text"] == read["notes"][0] == payload
@@ -359,8 +421,9 @@ def test_json_takes_numbers_of_numpy():
     assert read["coupling_positive"] == [[0.25]]
 
 
-def test_page_is_whole_and_uses_only_the_elements_it_needs():
-    page = explanation_page(file_box())
+@pytest.mark.parametrize("explain", [file_box, heard_box])
+def test_page_is_whole_and_uses_only_the_elements_it_needs(explain):
+    page = explanation_page(explain())
     outline = Outline(page)
     assert page.startswith("<!DOCTYPE html>")
     assert not outline.unbalanced
@@ -370,9 +433,10 @@ def test_page_is_whole_and_uses_only_the_elements_it_needs():
     assert ("html", ("lang", "en")) in outline.elements
 
 
+@pytest.mark.parametrize("explain", [file_box, heard_box])
 @pytest.mark.parametrize(("render", "top"), [(explanation_page, 1), (explanation_fragment, 2)])
-def test_headings_go_down_without_a_gap(render, top):
-    levels = [int(tag[1]) for tag, *_ in Outline(render(file_box())).elements if re.fullmatch("h[1-6]", tag)]
+def test_headings_go_down_without_a_gap(render, top, explain):
+    levels = [int(tag[1]) for tag, *_ in Outline(render(explain())).elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == top
     assert levels.count(top) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
@@ -455,10 +519,59 @@ def test_text_says_which_way_each_reason_points():
     assert "3. (+) speaks for it: viewpoint 5 meets aspect 3" in text
 
 
+def test_every_viewpoint_and_aspect_is_told_by_its_phrases():
+    text, page = explanation_text(file_box(), width=100), explanation_page(file_box())
+    assert "v1  0.20  save me money" in text
+    assert "a5  0.33  concerns is the price · seriously overprice" in text
+    assert re.search(r"aspect 5 <span class=\"soft\"><bdi>concerns is the price</bdi> · <bdi>seriously", page)
+    nobody = replace(file_box(), viewpoints=(Side(1, (), ()),), aspects=(Side(1, (), ()),))
+    for shown in (explanation_text(nobody), explanation_page(nobody)):
+        assert "no phrase stands for it" in shown
+
+
+@pytest.mark.parametrize("render", [explanation_text, explanation_page, explanation_fragment])
+def test_a_model_without_capsules_tells_what_it_listened_to_and_no_more(render):
+    words = words_of(render, heard_box())
+    for statement in (
+        "Below is what the model mpcn listened to most in what the person wrote and in what people wrote of the thing.",
+        "A pointer picks one review of each.",
+        "In what the person wrote",
+        "In what people wrote of the thing",
+        "the prediction is 0.68 below",  # the biases alone: nothing says that the texts moved it
+        "words that the model listened to in other reviews",
+        "Listened to less: pointer 1 (0.10).",
+    ):
+        assert statement in words
+    places = [words.index(f"pointer {index}") for index in (2, 4, 3)]
+    assert places == sorted(places), "the one that is listened to most comes first"
+    for claim in ("speaks", "capsule", "coupling", "viewpoint", "the texts move it", "likely", "Reason "):
+        assert claim not in words
+
+
+def test_text_without_capsules_keeps_its_marks():
+    text = explanation_text(heard_box(), width=100)
+    assert "“The base is [solid metal] with [high quality casters].”" in text
+    assert "good way to __keep those papers__ right at hand" in re.sub(r"\s+", " ", text)
+    page = explanation_page(heard_box())
+    assert re.search('<mark class="matched" title="[^"]+">keep those papers</mark> right', page)
+
+
+@pytest.mark.parametrize("render", [explanation_text, explanation_page])
+def test_one_side_alone_is_neither_named_nor_weighed(render):
+    box = heard_box()
+    words = words_of(render, replace(box, viewpoints=box.viewpoints[1:2], aspects=(Side(1, (), (), 1.0, "pointer 1"),)))
+    assert "a phrase the model listened to" in words
+    assert "No word stands out." in words
+    assert "pointer 1" not in words
+    assert "weight" not in words
+    assert "several" not in words
+
+
+@pytest.mark.parametrize("explain", [file_box, heard_box])
 @pytest.mark.parametrize("width", [40, 57, 80, 100, 160])
 @pytest.mark.parametrize("name", ["plain", "長い名前" * 30, "x" * 300])
-def test_text_fits_its_width(width, name):
-    text = explanation_text(replace(file_box(), user=name, notes=(name,)), width=width)
+def test_text_fits_its_width(width, name, explain):
+    text = explanation_text(replace(explain(), user=name, notes=(name,)), width=width)
     assert max(map(cell_len, text.splitlines())) <= width
     assert name in re.sub(r"\n +", "", text)
 
@@ -495,7 +608,7 @@ def sparse() -> Explanation:
 
 
 def words_of(render, explanation):
-    shown = render(explanation)
+    shown = render(explanation).replace(style_sheet(), "")
     return re.sub(r"\s+", " ", shown if render is explanation_text else " ".join(Outline(shown).words))
 
 

@@ -46,13 +46,13 @@ def _describe_model(name: str) -> dict[str, Any]:
     from dataclasses import asdict
 
     from carp.models import model_entry
-    from carp.models.carp import Carp
+    from carp.reasons import explains
     from carp.recommender import Recommender
 
     made = Recommender(name, device="cpu")
     return {
         "summary": model_entry(name).summary,
-        "explains": issubclass(made.kind, Carp),
+        "explains": explains(made.kind),
         "needs": sorted(made.kind.needs),
         "settings": {
             "model": asdict(made.config),

@@ -124,7 +124,7 @@ def _remove_checkpoints(folder: Path) -> None:
 
 
 def _report_training(recommender: Recommender, out: Path, size: int) -> None:
-    from carp.models.carp import Carp
+    from carp.reasons import explains
     from carp.render.tables import command, facts_table
     from carp.storage import readable_size
 
@@ -137,7 +137,7 @@ def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     test = archive.test_pairs()
     user, item = archive.users[int(test.users[0])], archive.items[int(test.items[0])]
     say(f"Next: {command('evaluate', out)}")
-    if isinstance(recommender.model, Carp):
+    if explains(type(recommender.model)):
         say(f"      {command('explain', out, user, item)}")
     say(f"      {command('recommend', out, user)}")
 

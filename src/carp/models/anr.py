@@ -41,7 +41,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import Prediction, RatingModel
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.layers import TunedBiases, masked_softmax, take_or
 
@@ -137,6 +137,23 @@ class Anr(RatingModel):
         rating = rating_of_aspect.sum(-1) + b_u + b_i + self.mean
         shown = {"user_importance": user_importance, "item_importance": item_importance}
         return Prediction(rating, {**shown, "rating_of_aspect": rating_of_aspect})
+
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention:
+        """attn of both documents; an aspect weighs its importance for the pair."""
+        names = tuple(f"aspect {a + 1}" for a in range(self.config.aspects))
+        return Attention(
+            user_words=self.read(batch.user_words, batch.user_reviews).attention,
+            item_words=self.read(batch.item_words, batch.item_reviews).attention,
+            user_names=names,
+            item_names=names,
+            meaning=(
+                "An aspect is made of the words it attends to, and counts as much as its importance says. "
+                + NO_DIRECTION
+            ),
+            user_weights=prediction.tensors["user_importance"],
+            item_weights=prediction.tensors["item_importance"],
+            window=self.config.window,
+        )
 
     def importances(self, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
         """β_u and β_i [B, K]: each side's aspects weighed in sight of the other's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -24,11 +24,32 @@ class Prediction:
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
+NO_DIRECTION = "The marks say what was heard, not whether it speaks for or against the thing."  # for `meaning`
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What a model without capsules listened to in the words of both documents.
+
+    Each of a document's sides (an attention, a pointer, an aspect) gives every word a share: never negative, 1 in all
+    where the document has words, and nothing to padding.
+    """
+
+    user_words: Tensor  # [B, Lu, M]
+    item_words: Tensor  # [B, Li, M']
+    user_names: tuple[str, ...]  # of the M sides, as a reader calls them
+    item_names: tuple[str, ...]
+    meaning: str  # a sentence for the reader: what it is to be listened to by this model
+    user_weights: Tensor | None = None  # [B, M], how much the model listens to each side, 1 in all; None: no more
+    item_weights: Tensor | None = None  # to one than to another
+    window: int = 3  # so many words around one are heard together with it
+
+
 class RatingModel(nn.Module):
     """Subclasses give a Config, `needs`, and `forward`; everything else has a usual form here.
 
     Models whose two sides separate also give `encode_users`, `encode_items` and `score`, so that each document
-    is encoded once for any number of pairs.
+    is encoded once for any number of pairs. Those that can say what they listened to give `explain`.
     """
 
     Config: ClassVar[type]  # a frozen dataclass with the paper's values as defaults
@@ -73,6 +94,35 @@ class RatingModel(nn.Module):
 
     def score(self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor) -> Prediction:
         raise NotImplementedError
+
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention | None:
+        """What led to the prediction of this batch, asked in evaluation; None for models that cannot say."""
+        return None
+
+
+def shares(amounts: Tensor, there: Tensor) -> Tensor:
+    """Amounts as shares that sum to 1 over dimension 1, of the places that are there; even ones where all are zero.
+
+    >>> shares(torch.tensor([[1.0, 3.0, 9.0], [0.0, 0.0, 0.0]]), torch.tensor([[True, True, False]])).tolist()
+    [[0.25, 0.75, 0.0], [0.5, 0.5, 0.0]]
+    """
+    amounts = amounts * there
+    total = amounts.sum(1, keepdim=True)
+    even = there / there.sum(1, keepdim=True).clamp_min(1)
+    least = torch.finfo(amounts.dtype).tiny
+    return torch.where(total > least, amounts / total.clamp_min(least), even)
+
+
+def pulls(rating: Callable[..., Tensor], *parts: Tensor) -> list[Tensor]:
+    """How much each number of the parts moves the rating made of them, to first order: |x · ∂rating/∂x|.
+
+    >>> [pull.tolist() for pull in pulls(lambda x, y: (x * y).sum(-1), torch.tensor([[1.0, -2.0]]), torch.ones(1, 2))]
+    [[[1.0, 2.0]], [[1.0, 2.0]]]
+    """
+    with torch.enable_grad():
+        given = [part.detach().requires_grad_() for part in parts]
+        slopes = torch.autograd.grad(rating(*given).sum(), given)
+    return [(part.detach() * slope).abs() for part, slope in zip(given, slopes, strict=True)]
 
 
 def make_config(model: type[RatingModel], settings: Mapping[str, Any]) -> Any:

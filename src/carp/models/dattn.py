@@ -24,16 +24,18 @@ did better on validation and keeps the features where tanh is not flat. Windows 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import Prediction, RatingModel
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, pulls, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.layers import max_over_words
 
 GLOBAL_WINDOWS = (2, 3, 4)
+SIDES = ("local attention", "global attention")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,14 @@ class DAttnConfig:
     latent_size: int = 50  # k, of γ_u and γ_i
     dropout: float = 0.5
     embedding_spread: float = 0.1  # of the words' start
+
+
+class Reading(NamedTuple):
+    """What a side takes from its documents."""
+
+    pooled: Tensor  # [B, 4n], the n of the local attention first
+    local_attention: Tensor  # [B, L]
+    global_attention: Tensor
 
 
 class DAttn(RatingModel):
@@ -82,6 +92,40 @@ class DAttn(RatingModel):
     def score(self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor) -> Prediction:
         return Prediction(self.mean + (user_sides * item_sides).sum(-1))
 
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention:
+        """s_l and s_g of both documents; each attention weighs what its features move the rating."""
+        user = self.user_side.read(self.embedding.weight, batch.user_words, batch.user_reviews)
+        item = self.item_side.read(self.embedding.weight, batch.item_words, batch.item_reviews)
+
+        def rating(user_pooled: Tensor, item_pooled: Tensor) -> Tensor:
+            sides = self.user_side.vector(user_pooled), self.item_side.vector(item_pooled)
+            return self.score(batch.users, batch.items, *sides).rating
+
+        user_pull, item_pull = (self._by_attention(pull) for pull in pulls(rating, user.pooled, item.pooled))
+        return Attention(
+            user_words=_both(user, batch.user_words > 0),
+            item_words=_both(item, batch.item_words > 0),
+            user_names=SIDES,
+            item_names=SIDES,
+            meaning=(
+                "An attention lets some words through more than others; what it lets through is then read for the "
+                "rating. " + NO_DIRECTION
+            ),
+            user_weights=user_pull,
+            item_weights=item_pull,
+        )
+
+    def _by_attention(self, pull: Tensor) -> Tensor:
+        """The share of the local and of the global attention [B, 2] in what the features [B, 4n] move."""
+        n = self.config.filters
+        both = torch.stack([pull[:, :n].sum(1), pull[:, n:].sum(1)], 1)
+        return shares(both, torch.ones_like(both, dtype=torch.bool))
+
+
+def _both(reading: Reading, there: Tensor) -> Tensor:
+    """Both attentions as shares of the document's words. [B, L, 2]"""
+    return shares(torch.stack([reading.local_attention, reading.global_attention], -1), there.unsqueeze(-1))
+
 
 class DualAttention(nn.Module):
     """A document as a vector [B, k]; of an empty one, both attentions see nothing."""
@@ -99,6 +143,9 @@ class DualAttention(nn.Module):
         self.dense = nn.Linear(config.hidden, config.latent_size)  # W₂
 
     def forward(self, table: Tensor, words: Tensor, reviews: Tensor) -> Tensor:
+        return self.vector(self.read(table, words, reviews).pooled)
+
+    def read(self, table: Tensor, words: Tensor, reviews: Tensor) -> Reading:
         there = words > 0
         distinct, slots = torch.unique(words, return_inverse=True)
         rows = F.embedding(distinct, table) * (distinct > 0).unsqueeze(-1)  # [V', d]
@@ -106,7 +153,11 @@ class DualAttention(nn.Module):
         features = [self.local_filters(rows, slots, reviews, local_attention)]
         features += [filters(rows, slots, reviews, global_attention) for filters in self.global_filters]
         # tanh rises: the largest stays the largest
-        pooled = torch.tanh(torch.cat([max_over_words(each, there) for each in features], -1))  # [B, 4n]
+        pooled = torch.tanh(torch.cat([max_over_words(each, there) for each in features], -1))
+        return Reading(pooled, local_attention, global_attention)
+
+    def vector(self, pooled: Tensor) -> Tensor:
+        """γ [B, k]."""
         hidden = F.dropout(F.relu(self.hidden(pooled)), self.dropout, self.training)
         vectors: Tensor = self.dense(hidden)
         return vectors

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import Prediction, RatingModel
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, pulls, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.layers import FactorizationMachine, WordConvolution, max_over_words
 
@@ -75,6 +75,9 @@ class DeepConn(RatingModel):
     def score(self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor) -> Prediction:
         return Prediction(self.machine(torch.cat([user_sides, item_sides], -1)))
 
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention:
+        return explain_pooled(self, self.user_side, self.item_side, self.embedding.weight, batch)
+
     def _drop(self, vectors: Tensor) -> Tensor:
         return F.dropout(vectors, self.config.dropout, self.training)
 
@@ -93,4 +96,48 @@ class TextNetwork(nn.Module):
     def forward(self, table: Tensor, words: Tensor, reviews: Tensor) -> Tensor:
         features = self.convolution(table, words, reviews)  # [B, L, n]
         pooled = F.relu(max_over_words(features, words > 0))  # ReLU rises: the largest stays the largest
+        return self.vector(pooled)
+
+    def vector(self, pooled: Tensor) -> Tensor:
         return self.activation(self.dense(pooled))
+
+    def read(self, table: Tensor, words: Tensor, reviews: Tensor) -> tuple[Tensor, Tensor]:
+        """What was pooled [B, n], and at which word each feature was largest [B, n]."""
+        features = self.convolution(table, words, reviews)
+        there = (words > 0).unsqueeze(-1)
+        place = features.masked_fill(~there, torch.finfo(features.dtype).min).argmax(1)
+        return F.relu(max_over_words(features, words > 0)), place
+
+
+def explain_pooled(
+    model: RatingModel, user_side: TextNetwork, item_side: TextNetwork, table: Tensor, batch: Batch
+) -> Attention:
+    """Of each feature the max over the words keeps one window: its middle word gets what the feature moves the rating.
+
+    A feature that is zero moves nothing; where all are, no word is heard more than another.
+    """
+    user, user_place = user_side.read(table, batch.user_words, batch.user_reviews)
+    item, item_place = item_side.read(table, batch.item_words, batch.item_reviews)
+
+    def rating(user_pooled: Tensor, item_pooled: Tensor) -> Tensor:
+        sides = user_side.vector(user_pooled), item_side.vector(item_pooled)
+        return model.score(batch.users, batch.items, *sides).rating
+
+    user_pull, item_pull = pulls(rating, user, item)
+    return Attention(
+        user_words=_at_words(user_pull, user_place, batch.user_words > 0),
+        item_words=_at_words(item_pull, item_place, batch.item_words > 0),
+        user_names=("strongest words",),
+        item_names=("strongest words",),
+        meaning=(
+            "Each filter keeps the one place of a text where it is strongest; a word is listened to as much as what "
+            "was kept there moves the rating. " + NO_DIRECTION
+        ),
+        window=user_side.convolution.window,
+    )
+
+
+def _at_words(pull: Tensor, place: Tensor, there: Tensor) -> Tensor:
+    """What each feature moves [B, n], as shares of the words it was found at. [B, L, 1]"""
+    amounts = pull.new_zeros(there.shape).scatter_add(1, place, pull)
+    return shares(amounts, there).unsqueeze(-1)

@@ -42,7 +42,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import Prediction, RatingModel
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, pulls, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.layers import FactorizationMachine, masked_softmax
 
@@ -106,11 +106,65 @@ class Mpcn(RatingModel):
         user_words, user_there = choose(user, user_pointers)
         item_words, item_there = choose(item, item_pointers)
         across = self.word_affinity  # M', from a user's word to an item's
-        user_side = self.combine(self.compare(user_words, user_there, item_words, item_there, across), user)
-        item_side = self.combine(self.compare(item_words, item_there, user_words, user_there, across.mT), item)
+        user_attention = self.compare(user_words, user_there, item_words, item_there, across)
+        item_attention = self.compare(item_words, item_there, user_words, user_there, across.mT)
+        user_pooled = (user_attention.unsqueeze(-1) * user_words).sum(2)  # a'_f
+        item_pooled = (item_attention.unsqueeze(-1) * item_words).sum(2)  # b'_f
+        user_side, item_side = self.combine(user_pooled, user), self.combine(item_pooled, item)
+        return Prediction(
+            self.rate(user_side, item_side),
+            {
+                "user_pointers": user_pointers,
+                "item_pointers": item_pointers,
+                "user_attention": user_attention,
+                "item_attention": item_attention,
+                "user_pooled": user_pooled,
+                "item_pooled": item_pooled,
+                "user_side": user_side,
+                "item_side": item_side,
+            },
+        )
+
+    def rate(self, user_side: Tensor, item_side: Tensor) -> Tensor:
         features = F.dropout(torch.cat([user_side, item_side], -1), self.config.dropout, self.training)
-        shown = {"user_pointers": user_pointers, "item_pointers": item_pointers}
-        return Prediction(self.head(features), {**shown, "user_side": user_side, "item_side": item_side})
+        rating: Tensor = self.head(features)
+        return rating
+
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention:
+        """The words' attention in the review of each pointer, which weighs what it found moves the rating."""
+        user = self.shelve(batch.user_words, batch.user_reviews)
+        item = self.shelve(batch.item_words, batch.item_reviews)
+        shown = prediction.tensors
+        found = pulls(
+            lambda of_user, of_item: self.rate(self.combine(of_user, user), self.combine(of_item, item)),
+            shown["user_pooled"],
+            shown["item_pooled"],
+        )
+        user_pull, item_pull = (pull.sum(-1) for pull in found)  # [B, P]
+        names = tuple(f"pointer {p + 1}" for p in range(self.config.pointers))
+        return Attention(
+            user_words=self._in_document(batch.user_words, batch.user_reviews, shown, "user"),
+            item_words=self._in_document(batch.item_words, batch.item_reviews, shown, "item"),
+            user_names=names,
+            item_names=names,
+            meaning=(
+                "A pointer picks one review of each and compares their words; besides, all reviews together have "
+                "a say in the rating. " + NO_DIRECTION
+            ),
+            user_weights=shares(user_pull, torch.ones_like(user_pull, dtype=torch.bool)),
+            item_weights=shares(item_pull, torch.ones_like(item_pull, dtype=torch.bool)),
+        )
+
+    def _in_document(self, words: Tensor, reviews: Tensor, shown: dict[str, Tensor], side: str) -> Tensor:
+        """What the pointers attend to in the reviews [B, P, W], at the words' places in the document. [B, L, P]"""
+        config = self.config
+        number, place, kept = places_in_reviews(words, reviews, config.reviews, config.review_words)
+        pointers, attention = shown[f"{side}_pointers"], shown[f"{side}_attention"]
+        number, place = (
+            at.where(kept, torch.zeros_like(at)).unsqueeze(1).expand(-1, config.pointers, -1) for at in (number, place)
+        )
+        heard = (pointers.gather(2, number) > 0.5) * attention.gather(2, place) * kept.unsqueeze(1)
+        return heard.transpose(1, 2)
 
     def shelve(self, words: Tensor, reviews: Tensor) -> Shelf:
         words = as_reviews(words, reviews, self.config.reviews, self.config.review_words)  # [B, R, W]
@@ -143,12 +197,11 @@ class Mpcn(RatingModel):
         return one_hot_largest(scores, there) + soft - soft.detach()
 
     def compare(self, own: Tensor, own_there: Tensor, other: Tensor, other_there: Tensor, affinity: Tensor) -> Tensor:
-        """a'_f [B, P, k]: the words of the own chosen review, weighed by those of the other's."""
+        """How the words of the own chosen review are weighed by those of the other's. [B, P, W]"""
         others = self._word_level(other) * other_there.unsqueeze(-1)  # [B, P, W, k]
         mean = others.sum(2) / other_there.sum(-1, keepdim=True).clamp_min(1)  # [B, P, k]
         asked = affinity @ mean.unsqueeze(-1)  # [B, P, k, 1]
-        weights = masked_softmax((self._word_level(own) @ asked).squeeze(-1), own_there, dim=-1)  # [B, P, W]
-        return (weights.unsqueeze(-1) * own).sum(2)
+        return masked_softmax((self._word_level(own) @ asked).squeeze(-1), own_there, dim=-1)
 
     def _word_level(self, vectors: Tensor) -> Tensor:
         return F.relu(vectors @ self.word_layer + self.word_bias)
@@ -163,10 +216,21 @@ class Mpcn(RatingModel):
 def as_reviews(words: Tensor, reviews: Tensor, most: int, longest: int) -> Tensor:
     """Documents [B, L] as sets of reviews [B, R, W], the first of both kept; R is no larger than any needs.
 
-    The words of a review stand together in its document.
-
     >>> as_reviews(torch.tensor([[5, 6, 7, 8]]), torch.tensor([[3, 3, 3, 9]]), 30, 2).tolist()
     [[[5, 6], [8, 0]]]
+    """
+    number, place, kept = places_in_reviews(words, reviews, most, longest)
+    rows = torch.arange(len(words), device=words.device).unsqueeze(1)
+    count = max(1, int((number * kept).amax()) + 1)
+    target = (rows * count + number) * longest + place
+    sets = words.new_zeros(len(words) * count * longest)
+    return sets.index_copy(0, target[kept], words[kept]).view(len(words), count, longest)
+
+
+def places_in_reviews(words: Tensor, reviews: Tensor, most: int, longest: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For each word of documents its review's number, its place in that review, and whether it is kept. [B, L] each
+
+    The words of a review stand together in its document.
     """
     there = words > 0
     rows = torch.arange(len(words), device=words.device).unsqueeze(1)
@@ -177,11 +241,7 @@ def as_reviews(words: Tensor, reviews: Tensor, most: int, longest: int) -> Tenso
     starts = torch.zeros_like(reviews, dtype=torch.long).flatten()
     starts = starts.index_copy(0, (rows * words.shape[1] + number)[first], columns.expand_as(words)[first])
     place = columns - starts.view_as(words).gather(1, number.clamp_min(0))  # of the word in its review
-    kept = there & (place < longest) & (number < most)
-    count = max(1, int((number * kept).amax()) + 1)
-    target = (rows * count + number) * longest + place
-    sets = words.new_zeros(len(words) * count * longest)
-    return sets.index_copy(0, target[kept], words[kept]).view(len(words), count, longest)
+    return number, place, there & (place < longest) & (number < most)
 
 
 def choose(side: Shelf, pointers: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,12 +31,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carp.models.base import Prediction, RatingModel
+from carp.models.base import Attention, Prediction, RatingModel, shares
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.layers import TunedBiases
 from carp.models.tfidf import Features, Floats, Terms, frequent_bigrams
 
 PENALTIES = (1000.0, 500.0, 250.0, 120.0, 60.0, 30.0, 15.0, 8.0, 4.0, 2.0, 1.0)
+SIDES = ("raises the rating", "lowers the rating")
 NO_BIGRAM = np.iinfo(np.int64).max  # fills the table where fewer are known than it holds
 
 
@@ -61,13 +62,23 @@ class TextSide(nn.Module):
     def forward(self, row: Tensor, term: Tensor, rows: int) -> Tensor:
         """Text parts [rows] from the terms of documents, each as often as it occurs."""
         key, count = torch.unique(row * len(self.idf) + term, return_counts=True)
+        row, added, length = self._weigh(key, count, rows)
+        text: Tensor = added.new_zeros(rows).index_add(0, row, added) / length
+        return text
+
+    def parts(self, row: Tensor, term: Tensor, rows: int) -> Tensor:
+        """The same text parts, as what each occurrence of a term adds: those of one term add alike."""
+        key, place, count = torch.unique(row * len(self.idf) + term, return_inverse=True, return_counts=True)
+        row, added, length = self._weigh(key, count, rows)
+        parts: Tensor = (added / length[row] / count)[place]
+        return parts
+
+    def _weigh(self, key: Tensor, count: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Of each distinct term of a document its row and w · x before x is divided by its length, which is last."""
         row, term = key // len(self.idf), key % len(self.idf)
         value = (1 + count.to(self.idf.dtype).log()) * self.idf[term]
-        dot = value.new_zeros(rows).index_add(0, row, value * self.weight[term])
         square = value.new_zeros(rows).index_add(0, row, value.square())
-        length: Tensor = square.clamp_min(torch.finfo(value.dtype).tiny).sqrt()
-        text: Tensor = dot / length
-        return text
+        return row, value * self.weight[term], square.clamp_min(torch.finfo(value.dtype).tiny).sqrt()
 
 
 class Ridge(RatingModel):
@@ -102,15 +113,21 @@ class Ridge(RatingModel):
         return self._encode(self.item_text, words, reviews)
 
     def _encode(self, side: TextSide, words: Tensor, reviews: Tensor) -> Tensor:
+        rows, terms, _ = self._terms(words, reviews)
+        text: Tensor = side(rows, terms, len(words))
+        return text.unsqueeze(-1)  # [B, 1]
+
+    def _terms(self, words: Tensor, reviews: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Every occurrence of a term: its document, its number, and the place of its (first) word; words first."""
         row = torch.arange(len(words), device=words.device).unsqueeze(1).expand_as(words)
         code = words[:, :-1].long() * (self.sizes.words + 1) + words[:, 1:].long()
         place = torch.searchsorted(self.bigrams, code).clamp_max(len(self.bigrams) - 1)
         known = (self.bigrams[place] == code) & (reviews[:, :-1] == reviews[:, 1:]) & (reviews[:, 1:] >= 0)
         there = words > 0
+        column = torch.arange(words.shape[1], device=words.device).expand_as(words)
         rows = torch.cat([row[there], row[:, 1:][known]])
         terms = torch.cat([words[there].long(), place[known] + self.sizes.words + 1])
-        text: Tensor = side(rows, terms, len(words))
-        return text.unsqueeze(-1)  # [B, 1]
+        return rows, terms, torch.cat([column[there], column[:, :-1][known]])
 
     def score(
         self,
@@ -124,6 +141,36 @@ class Ridge(RatingModel):
         text = user_sides.reshape(len(users)) + item_sides.reshape(len(users))
         rating = self.coefficients[0] + self.coefficients[1] * baseline + text
         return Prediction(rating, {"baseline": baseline, "text": text})
+
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention:
+        """What the words of both documents add to the rating, and what they take away: two sides of each."""
+        user = self.added(self.user_text, batch.user_words, batch.user_reviews)
+        item = self.added(self.item_text, batch.item_words, batch.item_reviews)
+        (user_words, user_weights), (item_words, item_weights) = (
+            _up_and_down(user, batch.user_words > 0),
+            _up_and_down(item, batch.item_words > 0),
+        )
+        return Attention(
+            user_words=user_words,
+            item_words=item_words,
+            user_names=SIDES,
+            item_names=SIDES,
+            meaning="Every word, and every pair of neighbours, adds to the rating or takes away from it by itself.",
+            user_weights=user_weights,
+            item_weights=item_weights,
+            window=1,
+        )
+
+    def added(self, side: TextSide, words: Tensor, reviews: Tensor) -> Tensor:
+        """What each word adds to the rating [B, L]; a bigram's part goes to its two words in halves."""
+        rows, terms, places = self._terms(words, reviews)
+        parts = side.parts(rows, terms, len(words))
+        single = terms <= self.sizes.words
+        total = parts.new_zeros(words.shape)
+        total.index_put_((rows[single], places[single]), parts[single], accumulate=True)
+        for step in (0, 1):
+            total.index_put_((rows[~single], places[~single] + step), parts[~single] / 2, accumulate=True)
+        return total
 
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
@@ -167,6 +214,13 @@ class Ridge(RatingModel):
         users, items = torch.from_numpy(pairs.users).to(device), torch.from_numpy(pairs.items).to(device)
         found = self.biases(users, items, None if own is None else torch.from_numpy(own).to(device))
         return np.asarray(found.double().cpu())
+
+
+def _up_and_down(added: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares of the words in what is added and in what is taken away [B, L, 2], and the share of each of the two."""
+    both = torch.stack([added.clamp_min(0), (-added).clamp_min(0)], -1)
+    total = both.sum(1)
+    return shares(both, there.unsqueeze(-1)), shares(total, torch.ones_like(total, dtype=torch.bool))
 
 
 class Regression:

@@ -40,7 +40,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from carp.models.base import Prediction, RatingModel
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, shares
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.layers import TunedBiases, masked_softmax
 
@@ -74,11 +74,15 @@ class TopicalAttention(nn.Module):
 
     def forward(self, table: Tensor, words: Tensor) -> Tensor:
         """θ [B, factors]; c for a document without words."""
+        states, attention = self.attend(table, words)
+        return (attention * (states @ self.output.T)).sum(1) + self.output_bias
+
+    def attend(self, table: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """h [B, L, 2H] and α [B, L, factors]."""
         there = words > 0
         states = F.dropout(self._states(table, words, there), self.dropout, self.training)
-        scores = torch.tanh(self.hidden(states)) @ self.queries.T  # [B, L, factors]
-        attention = masked_softmax(scores, there.unsqueeze(-1), dim=1)  # α
-        return (attention * (states @ self.output.T)).sum(1) + self.output_bias
+        scores = torch.tanh(self.hidden(states)) @ self.queries.T
+        return states, masked_softmax(scores, there.unsqueeze(-1), dim=1)
 
     def _states(self, table: Tensor, words: Tensor, there: Tensor) -> Tensor:
         """Both directions' states [B, L, 2H]. The second unit reads every document from its own last word, so that
@@ -186,7 +190,30 @@ class Tarmf(RatingModel):
         user = factors_or(self.user_factors, users, user_sides)
         item = factors_or(self.item_factors, items, item_sides)
         rating = self.biases.mean + user[:, -1] + item[:, -1] + (user[:, :-1] * item[:, :-1]).sum(-1)
-        return Prediction(rating)
+        return Prediction(rating, {"user_factors": user, "item_factors": item})
+
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention:
+        """α of both documents, each factor counting as much as it moves the rating."""
+        user, item = prediction.tensors["user_factors"], prediction.tensors["item_factors"]
+        met = (user * item)[:, :-1].abs()  # what a factor moves, [B, K]
+        table = self.embedding.weight
+        return Attention(
+            user_words=self._heard(self.user_network.attend(table, batch.user_words)[1], met, user[:, -1]),
+            item_words=self._heard(self.item_network.attend(table, batch.item_words)[1], met, item[:, -1]),
+            user_names=("topical attention",),
+            item_names=("topical attention",),
+            meaning=(
+                "The rating comes from numbers learned for the person and for the thing, which were pulled towards "
+                "what the model read in these words; only a newcomer's words are read for the rating itself. "
+                + NO_DIRECTION
+            ),
+        )
+
+    def _heard(self, attention: Tensor, met: Tensor, bias: Tensor) -> Tensor:
+        """One attention [B, L, 1] of those of all factors [B, L, K + 1], the bias' last."""
+        moved = torch.cat([met, bias.abs().unsqueeze(1) * self.config.text_bias], 1)
+        weights = shares(moved, torch.ones_like(moved, dtype=torch.bool))
+        return attention @ weights.unsqueeze(-1)
 
     # ---- learning
 

@@ -37,9 +37,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import Prediction, RatingModel
+from carp.models.base import Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.deepconn import TextNetwork
+from carp.models.deepconn import TextNetwork, explain_pooled
 from carp.models.layers import FactorizationMachine
 
 
@@ -99,6 +99,9 @@ class TransNet(RatingModel):
             guess = torch.tanh(layer(guess))  # z_l
         guess = self._drop(guess)  # z̄_L
         return Prediction(self.machine(guess), {"guess": guess})
+
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention:
+        return explain_pooled(self, self.user_side, self.item_side, self.embedding.weight, batch)
 
     def loss(self, batch: Batch, prediction: Prediction) -> Tensor:
         """What step 3 minimises."""

@@ -9,17 +9,23 @@ from dataclasses import dataclass, field
 
 from carp.explain import Capsule, Explanation, LogicUnit, Mark, Sentiment, Side
 from carp.render.words import (
+    HEARD_TITLE,
+    PHRASE_MEANING,
     SIDE_TITLE,
+    SIDES_SHOWN,
     SIGN,
     SPEAKS,
     balance,
+    by_weight,
     facts,
     further_phrases,
+    less_heard,
     listed_cells,
     neutral,
     number,
     person,
     phrases_of,
+    side_name,
     source_parts,
     weighed,
 )
@@ -29,6 +35,7 @@ Piece = tuple[str, str]  # a stretch of text and its rich style
 WIDEST = 100  # longer lines are hard to read, however wide the terminal is
 NARROWEST = 40
 PHRASES_SHOWN = 6
+PHRASES_ABOUT = 3
 STYLE = {"positive": "bold blue", "negative": "bold yellow", "own": "black on yellow", "shared": "black on magenta"}
 
 
@@ -44,14 +51,8 @@ def explanation_text(explanation: Explanation, *, width: int | None = None, colo
     if width is None:
         width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
     width = max(width, NARROWEST)
-    lines = [
-        *_header(explanation),
-        *_capsules(explanation, width),
-        *_reasons(explanation),
-        *_couplings(explanation, width),
-        *_target(explanation),
-        *_notes(explanation),
-    ]
+    body = _heard(explanation) if explanation.prevailing is None else _met(explanation, width)
+    lines = [*_header(explanation), *body, *_target(explanation), *_notes(explanation)]
     return _set(lines, width, colour)
 
 
@@ -78,11 +79,46 @@ def _header(explanation: Explanation) -> list[_Line]:
         lines.append(
             _Line([(f"{number(fact.value, 2):<9}", style), (fact.remark, "dim")], label=(f"{fact.label:<14}", "dim"))
         )
-    lines += [_Line(), _Line([(balance(explanation), "")])]
+    lines += [_Line(), _Line([(_flat(balance(explanation)), "")])]
     return lines
 
 
+def _met(explanation: Explanation, width: int) -> list[_Line]:
+    """What only a model with capsules can tell."""
+    return [
+        *_capsules(explanation, width),
+        *_reasons(explanation),
+        *_couplings(explanation, width),
+        *_roster(explanation),
+    ]
+
+
+def _heard(explanation: Explanation) -> list[_Line]:
+    """What a model without capsules listened to, its sides by their weight."""
+    lines = _heading("What the model listened to")
+    lines.append(_Line([(_flat(explanation.meaning), "")]))
+    words = PHRASE_MEANING[max(len(explanation.viewpoints), len(explanation.aspects)) > 1]
+    signs = {"own": "[phrase]", "shared": "{phrase}"}
+    lines.append(_Line([("; ".join(f"{signs[kind]}: {meaning}" for kind, meaning in words.items()) + ".", "dim")]))
+    for kind, sides in (("viewpoint", explanation.viewpoints), ("aspect", explanation.aspects)):
+        lines += [_Line(), _Line([(HEARD_TITLE[kind], "underline")])]
+        for side in by_weight(sides)[:SIDES_SHOWN]:
+            if len(sides) > 1:
+                lines.append(_Line([(_flat(side_name(side)), "bold"), (_weight(side), "dim")], indent=3))
+            lines += _quoted(side, "No word stands out.")
+        if rest := less_heard(sides):
+            lines.append(_Line([(_flat(rest), "dim")], indent=3))
+    return lines
+
+
+def _weight(side: Side) -> str:
+    return "" if side.weight is None else f"  weight {number(side.weight, 2)}"
+
+
 def _capsules(explanation: Explanation, width: int) -> list[_Line]:
+    assert explanation.positive is not None
+    assert explanation.negative is not None
+
     def row(name: str, sentiment: Sentiment, capsule: Capsule) -> _Line:
         cells = max(8, min(width - 66, 30))
         figures = (
@@ -126,9 +162,13 @@ def _unit(place: int, unit: LogicUnit) -> list[_Line]:
 
 
 def _side(title: str, name: str, side: Side) -> list[_Line]:
-    lines = [_Line([(f"{title} ({name} {side.index})", "underline")], indent=3)]
-    if not side.sentences:
-        lines.append(_Line([(f"No sentence stands for this {name}.", "")], indent=5))
+    heading = _Line([(f"{title} ({name} {side.index})", "underline")], indent=3)
+    return [heading, *_quoted(side, f"No sentence stands for this {name}.")]
+
+
+def _quoted(side: Side, silent: str) -> list[_Line]:
+    """A side's sentences and the phrases beside them; `silent` where it has none."""
+    lines = [] if side.sentences else [_Line([(silent, "")], indent=5)]
     for sentence in side.sentences:
         words = _marked(sentence.text, sentence.marks) if sentence.text.strip() else [("(an empty sentence)", "dim")]
         lines.append(_Line([*words, ("”", "dim")], indent=5, label=("“", "dim")))
@@ -180,12 +220,31 @@ def _grid(name: str, rows: Sequence[Sequence[float]], listed: dict[tuple[int, in
     return [line.rstrip() for line in shown]
 
 
+def _roster(explanation: Explanation) -> list[_Line]:
+    """What stands behind the letters of the grids."""
+    if not explanation.viewpoints or not explanation.aspects:
+        return []
+    lines = _heading("What each viewpoint and aspect is about")
+    lines.append(
+        _Line([("With the share of the longer capsule's listening that falls on it, and its best phrases.", "dim")])
+    )
+    for letter, sides in (("v", explanation.viewpoints), ("a", explanation.aspects)):
+        for side in sides:
+            phrases = " · ".join(phrase for phrase in side.phrases[:PHRASES_ABOUT] if phrase.strip())
+            label = (f"{letter}{side.index}  {number(side.weight, 2)}  ", "")
+            lines.append(_Line([(_flat(phrases) or "no phrase stands for it", "")], indent=2, label=label))
+    return lines
+
+
 def _target(explanation: Explanation) -> list[_Line]:
     lines = _heading("What the person really wrote")
     target = explanation.target
     if target is None:
         return [*lines, _Line([("No held-out review: the person's own words on the thing are not known.", "")])]
-    legend = f"Rated {number(target.rating, 2)}. __part__(+) matches a reason for it, __part__(−) a reason against it."
+    matching = "__part__(+) matches a reason for it, __part__(−) a reason against it."
+    if explanation.prevailing is None:
+        matching = "__part__: words that the model listened to in other reviews."
+    legend = f"Rated {number(target.rating, 2)}. {matching}"
     lines.append(_Line([(legend, "dim")]))
     if not target.text.strip():
         return [*lines, _Line([("The review has no words.", "")])]
@@ -207,6 +266,8 @@ def _marked(text: str, marks: Iterable[Mark]) -> list[Piece]:
             words, style = f"{{{words}}}", STYLE["shared"]
         elif "own" in kinds:
             words, style = f"[{words}]", STYLE["own"]
+        if "matched" in kinds:
+            words, style = f"__{words}__", "underline"
         signs = "".join(sign for kind, sign in SIGN.items() if kind in kinds)
         if signs:
             words, style = f"__{words}__({signs})", style or "underline " + STYLE[min(kinds & SIGN.keys())]

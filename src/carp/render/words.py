@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Literal
@@ -18,6 +18,13 @@ Fragment = tuple[str, Kinds]  # a stretch of text and the kinds of the marks tha
 NOTHING: Kinds = frozenset()
 SIGN = {"positive": "+", "negative": "−"}
 SIDE_TITLE = {"viewpoint": "What the person cares about", "aspect": "What people say of the thing"}
+HEARD_TITLE = {"viewpoint": "In what the person wrote", "aspect": "In what people wrote of the thing"}
+# By whether a model has several sides of one kind.
+PHRASE_MEANING: dict[bool, dict[str, str]] = {
+    False: {"own": "a phrase the model listened to"},
+    True: {"own": "a phrase that this one alone listened to", "shared": "a phrase that several listened to"},
+}
+SIDES_SHOWN = 3  # of a model without capsules, for each of the two; the others are named
 SPEAKS = {"positive": "speaks for it", "negative": "speaks against it"}
 
 # One character for one character, so that marks keep pointing at the right places. Escape sequences cannot reach a
@@ -127,6 +134,10 @@ def facts(explanation: Explanation) -> list[Fact]:
     """The predicted rating and what it can be held against."""
     target, baseline, mean = explanation.target, explanation.baseline, explanation.item_mean
     rating = explanation.rating
+    if explanation.prevailing is None:  # not all that such a model adds to the biases need come from the texts
+        moved = ("the prediction is", "above", "below")
+    else:
+        moved = ("the texts move it", "up", "down")
     return [
         Fact("predicted", "predicted", rating, f"on a scale {scale_words(explanation)}"),
         Fact(
@@ -134,7 +145,7 @@ def facts(explanation: Explanation) -> list[Fact]:
         )
         if target
         else Fact("actual", "actual", None, "no held-out review of this pair"),
-        Fact("biases", "biases alone", baseline, _compared("the texts move it", rating - baseline, "up", "down"))
+        Fact("biases", "biases alone", baseline, _compared(moved[0], rating - baseline, *moved[1:]))
         if baseline is not None
         else Fact("biases", "biases alone", None, "the model gave no prediction from biases alone"),
         Fact(
@@ -155,7 +166,12 @@ def _compared(start: str, difference: float, up: str, down: str) -> str:
 
 
 def balance(explanation: Explanation) -> str:
-    """In one sentence, which way the listed reasons point."""
+    """In one sentence, which way the listed reasons point, or what is there in their place."""
+    if explanation.prevailing is None:
+        return (
+            f"Below is what the model {explanation.model} listened to most in what the person wrote and in what "
+            "people wrote of the thing."
+        )
     count = Counter(unit.sentiment for unit in explanation.units)
     if not count:
         return "No reason stands out: no logic unit was listed for this prediction."
@@ -177,6 +193,23 @@ def weighed(explanation: Explanation) -> str:
         f"The {explanation.prevailing} capsule is the longer one: the texts make it likelier that the person "
         f"speaks {longer} the thing than {shorter} it."
     )
+
+
+def by_weight(sides: Sequence[Side]) -> list[Side]:
+    """Those that the model listens to most first."""
+    return sorted(sides, key=lambda side: (-(side.weight or 0.0), side.index))
+
+
+def side_name(side: Side) -> str:
+    return side.name or f"side {side.index}"
+
+
+def less_heard(sides: Sequence[Side]) -> str:
+    """The sides that are not shown by their sentences, in one line."""
+    rest = by_weight(sides)[SIDES_SHOWN:]
+    if not rest:
+        return ""
+    return "Listened to less: " + ", ".join(f"{side_name(side)} ({number(side.weight, 2)})" for side in rest) + "."
 
 
 def source_parts(sentence: Sentence) -> list[str]:
