@@ -16,6 +16,7 @@ from carp.bench.page import report_page
 from carp.bench.published import ANALYSES, COMPARISON, dataset_of, published_mse
 from carp.bench.report import make_report, report_markdown, report_text
 from carp.bench.results import BENCH, FORMAT, read_results
+from carp.bench.study import found_studies
 from carp.cli import main
 
 SPLITS, RECORDS, TESTED = 4, 500, 100
@@ -106,6 +107,40 @@ def test_clear_differences_are_significant_and_equal_systems_are_not(tmp_path):
     assert standings["mean"].difference.significant
     assert standings["bias"].difference.significant
     assert not found.standings[1].difference.significant
+
+
+def test_every_system_stands_beside_the_tuned_biases_on_the_splits_it_has(tmp_path):
+    levels = {**LEVELS, "anr": 0.8, "dattn": 0.95}
+    _, standings = compared(make_results(tmp_path, levels=levels, leave_out={("carp", 0)}))
+    ours, floor = (cells_of(tmp_path, model) for model in ("carp", "bias"))
+    expected = sum(line["test_mse"] for line in ours) / sum(line["test_mse"] for line in floor[1:])
+    assert standings["carp"].floor_ratio == pytest.approx(expected)
+    assert standings["bias"].floor_ratio == 1
+    assert standings["bias"].floor_difference is None
+    assert standings["carp"].floor_difference.mean < 0 < standings["dattn"].floor_difference.mean
+    assert standings["dattn"].floor_difference.significant
+    assert not standings["anr"].floor_difference.significant
+    written = report_text(make_report(tmp_path))
+    assert f"{standings['dattn'].floor_ratio:.3f}‡" in written
+    assert f"{standings['anr'].floor_ratio:.3f}‡" not in written
+
+
+def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
+    make_results(tmp_path, levels={"3": 0.6, "5": 0.6, "7": 0.9})
+    (tmp_path / BENCH).rename(tmp_path / "study.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "study.jsonl").read_text().splitlines()]
+    points = {label: [line["id"] for line in lines if line["model"] == label] for label in ("3", "5", "7")}
+    about = {"study": "viewpoints", "model": "carp", "corpus": "musical-instruments", "given": {}, "points": points}
+    (tmp_path / "studies.json").write_text(json.dumps({"one": about}))
+    [found] = found_studies(tmp_path)
+    assert found.usual == "5"
+    shown = {point.label: point.difference for point in found.points}
+    assert shown["5"] is None
+    assert shown["7"].significant
+    assert shown["7"].mean == pytest.approx(0.3, abs=0.1)
+    assert not shown["3"].significant
+    np.save(tmp_path / "errors" / f"{points['3'][0]}.squared.npy", np.zeros(TESTED, np.float32))
+    assert "differences are not shown" in report_text(make_report(tmp_path))
 
 
 def test_the_improvement_is_over_other_systems_that_read_reviews(tmp_path):

@@ -19,6 +19,7 @@ from carp.metrics import bootstrap_intervals, holm, paired_t, wilcoxon
 
 LEVEL = 0.05
 REFERENCE = "carp"
+FLOOR = "bias"  # the tuned biases: a system that reads reviews and does not beat them has learned nothing from them
 REVIEW_NEEDS = frozenset({"documents", "reviews", "target_review"})
 Run = tuple[int, int]  # split seed, seed
 Mark = Literal["", "best", "second"]
@@ -55,6 +56,8 @@ class Standing:
     mark: Mark = ""
     difference: Difference | None = None
     improvement: float | None = None  # of the reference over this system, in per cent
+    floor_ratio: float | None = None  # its error over that of the tuned biases on the same splits
+    floor_difference: Difference | None = None
 
 
 @dataclass(frozen=True)
@@ -101,17 +104,25 @@ def _compare_corpus(corpus: str, fingerprint: str, lines: list[Line], folder: Pa
     reference = next((s.model for s in standings if s.model == REFERENCE), ranked[0] if ranked else None)
     warnings = [] if ranked or not standings else ["no system ran on every split: the means are of different splits"]
     differences: dict[str, Difference] = {}
+    floor: dict[str, Difference] = {}
     if ranked:
         try:
-            differences = _differences(by_model, ranked[0], folder)
+            differences = differences_to(by_model, ranked[0], folder)
+            floor = differences_to(by_model, FLOOR, folder) if FLOOR in by_model else {}
         except DamagedError as error:
             warnings.append(f"significance is not shown: {error}")
     marks: dict[str, Mark] = dict(zip(ranked[:2], ("best", "second"), strict=False))
     finished = []
     for standing in standings:
-        better = _improvement(by_model, reference, standing.model)
-        known = {"mark": marks.get(standing.model, ""), "difference": differences.get(standing.model)}
-        finished.append(Standing(**{**vars(standing), **known, "improvement": better}))
+        ratio = _ratio(by_model, standing.model, reference)
+        known = {
+            "mark": marks.get(standing.model, ""),
+            "difference": differences.get(standing.model),
+            "improvement": None if ratio is None or standing.model == reference else 100 * (1 - 1 / ratio),
+            "floor_ratio": _ratio(by_model, standing.model, FLOOR),
+            "floor_difference": floor.get(standing.model),
+        }
+        finished.append(Standing(**{**vars(standing), **known}))
     return Comparison(corpus, fingerprint, finished, failed, reference, len(every), warnings)
 
 
@@ -155,17 +166,17 @@ def _standing(corpus: str, model: str, runs: dict[Run, Line], every: int) -> Sta
     )
 
 
-def _improvement(by_model: dict[str, dict[Run, Line]], reference: str | None, model: str) -> float | None:
-    if reference is None or reference == model:
+def _ratio(by_model: dict[str, dict[Run, Line]], model: str, other: str | None) -> float | None:
+    """A system's mean error over another's on the splits both ran on."""
+    if other is None or other not in by_model:
         return None
-    shared = by_model[reference].keys() & by_model[model].keys()
-    if not shared:
-        return None
-    ours, theirs = (float(np.mean([by_model[m][run]["test_mse"] for run in shared])) for m in (reference, model))
-    return 100 * (theirs - ours) / theirs if theirs else None
+    shared = by_model[model].keys() & by_model[other].keys()
+    ours, theirs = (sum(float(by_model[m][run]["test_mse"]) for run in shared) for m in (model, other))
+    return ours / theirs if ours and theirs else None
 
 
-def _differences(by_model: dict[str, dict[Run, Line]], best: str, folder: Path) -> dict[str, Difference]:
+def differences_to(by_model: dict[str, dict[Run, Line]], best: str, folder: Path) -> dict[str, Difference]:
+    """Every other system against one of them, Holm's correction over all of them."""
     others = [model for model in by_model if model != best and by_model[model].keys() & by_model[best].keys()]
     rows = {model: _by_record(by_model[model], by_model[best], folder) for model in others}
     intervals: dict[str, NDArray[np.float64]] = {}

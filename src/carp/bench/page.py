@@ -17,8 +17,8 @@ h1 { font-size: 1.6rem } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc 
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .5rem 0 1rem }
 caption { text-align: left; font-weight: 600; padding: .4rem 0 }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #e3e3e3; white-space: nowrap }
-th { background: #f4f4f2 } .word { text-align: left; white-space: normal }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #e3e3e3; white-space: nowrap }
+th { background: #f4f4f2; white-space: normal; vertical-align: bottom } .word { text-align: left; white-space: normal }
 .best .marked { font-weight: 700 } .second .marked { text-decoration: underline } .failed { color: #a02c1c }
 figure { margin: 1rem 0 } figcaption { color: #555 } img { max-width: 100%; height: auto; background: #fff }
 .note { color: #444; max-width: 50rem }

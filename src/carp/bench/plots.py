@@ -113,6 +113,7 @@ def ratio_plot(found: StudyFound) -> str:
                 ranks = range(1, len(point.coupling_ratio) + 1)
                 axes.plot(ranks, point.coupling_ratio, "o-", markersize=3, color=colour, label=point.label)
         axes.axhline(1, color="black", linewidth=0.6)
+        axes.set_yscale("log")  # where one capsule alone listens to a unit, the ratio has no bound
         axes.set_xlabel("rank of the logic unit in the positive capsule")
         axes.set_ylabel("mean c_pos / c_neg")
         axes.legend(frameon=False)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from carp.bench.cells import Line
-from carp.bench.compare import LEVEL, Comparison, Difference, Standing, compare
+from carp.bench.compare import FLOOR, LEVEL, Comparison, Difference, Standing, compare
 from carp.bench.published import REMARKS, dataset_of
 from carp.bench.results import BENCH, read_results
 from carp.bench.study import StudyFound, found_studies
 from carp.errors import UsageError
 
 SIGNIFICANT = "†"
+OFF_FLOOR = "‡"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def comparison_section(found: Comparison) -> Section:
 
 
 def _results_table(found: Comparison) -> Table:
-    headings = ["system", "test MSE", "spread", "place", "validation MSE", "runs", "seconds"]
+    headings = ["system", "test MSE", "spread", "place", f"over {FLOOR}", "validation MSE", "runs", "seconds"]
     headings += ["published", "ours − published", f"{found.reference} better by"]
     rows = [Row(_standing_cells(standing, found), standing.mark) for standing in found.standings]
     span = found.improvement
@@ -86,6 +87,7 @@ def _standing_cells(standing: Standing, found: Comparison) -> list[str]:
         f"{standing.mean:.4f}{sure}",
         _figure(standing.spread),
         standing.mark,
+        _floor_cell(standing),
         f"{standing.valid:.4f}",
         str(standing.runs) if standing.complete else f"{standing.runs} of {found.runs}",
         f"{standing.seconds:.1f}",
@@ -93,6 +95,11 @@ def _standing_cells(standing: Standing, found: Comparison) -> list[str]:
         "" if published is None else f"{standing.mean - published:+.3f}",
         "" if standing.improvement is None else f"{standing.improvement:.1f} %",
     ]
+
+
+def _floor_cell(standing: Standing) -> str:
+    sure = OFF_FLOOR if standing.floor_difference is not None and standing.floor_difference.significant else ""
+    return "" if standing.floor_ratio is None else f"{standing.floor_ratio:.3f}{sure}"
 
 
 def _significance_table(found: Comparison) -> Table:
@@ -123,6 +130,11 @@ def _notes(found: Comparison) -> list[str]:
             "once, corrected for the number of systems by Holm's method. “t, runs” is the paper's kind of test, over "
             "the runs' errors; it has few runs to go by."
         )
+    if any(standing.floor_difference for standing in found.standings):
+        notes.append(
+            f"“over {FLOOR}” is the error over that of the tuned biases on the same splits, below 1 is better; "
+            f"{OFF_FLOOR} differs from them by the same test."
+        )
     if any(not standing.complete for standing in found.standings):
         notes.append("Systems that lack some of the splits stand below the others and take no place.")
     dataset = dataset_of(found.corpus)
@@ -135,13 +147,15 @@ def _notes(found: Comparison) -> list[str]:
 def study_section(found: StudyFound) -> Section:
     from carp.bench.plots import ratio_plot, study_plot
 
-    headings = [found.name, "validation MSE", "spread", "test MSE", "spread", "runs", "published (validation)"]
+    headings = [found.name, "validation MSE", "spread", "test MSE", "spread", f"test − {found.usual}", "95 % interval"]
+    headings += ["p, Holm", "runs", "published (validation)"]
     known = [point.valid for point in found.points if point.valid is not None]
     rows = [
         Row(
             [
                 point.label,
                 *map(_figure, (point.valid, point.valid_spread, point.test, point.test_spread)),
+                *_point_difference(point.difference),
                 str(point.runs),
                 _figure(point.published, 3),
             ],
@@ -160,7 +174,15 @@ def study_section(found: StudyFound) -> Section:
     tables += [_failure_table(found.failed)] if found.failed else []
     given = ", ".join(f"{name}={value}" for name, value in found.given.items())
     notes = [f"Everything else: {given}."] if given else []
+    notes += [found.warning] if found.warning else []
     return Section(f"{found.corpus}: {found.name} of {found.model}", tables, notes, plots)
+
+
+def _point_difference(found: Difference | None) -> list[str]:
+    if found is None:
+        return ["", "", ""]
+    sure = SIGNIFICANT if found.significant else ""
+    return [f"{found.mean:+.4f}", f"{found.low:+.4f} to {found.high:+.4f}", _p(found.p_holm) + sure]
 
 
 def _ratio_table(ratios: dict[str, list[float]]) -> Table:

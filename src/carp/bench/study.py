@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from carp.bench.cells import Cell, Line
+from carp.bench.compare import Difference, Run, differences_to
 from carp.bench.corpora import Source
 from carp.bench.published import published_analysis
 from carp.bench.results import read_results
@@ -142,6 +143,7 @@ class PointFound:
     test_spread: float | None
     published: float | None
     coupling_ratio: list[float] | None
+    difference: Difference | None = None  # of the test errors, to those of the usual point, pair by pair
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ class StudyFound:
     given: dict[str, str]
     points: list[PointFound]
     failed: list[Line]
+    usual: str = ""  # the point that is the model's own setting, or the first
+    warning: str = ""
 
 
 def found_studies(out: Path, only: Sequence[str] | None = None) -> list[StudyFound]:
@@ -161,26 +165,55 @@ def found_studies(out: Path, only: Sequence[str] | None = None) -> list[StudyFou
     lines = read_results(out, STUDY_LINES).lines
     try:
         known = read_json(out / STUDIES)
-        return [_found(about, lines) for about in known.values() if only is None or about["study"] in only]
+        return [_found(about, lines, out) for about in known.values() if only is None or about["study"] in only]
     except (KeyError, TypeError, AttributeError) as error:
         mend = "remove it, and run the studies again: their cells are kept"
         raise DamagedError("the list of studies is damaged", where=str(out / STUDIES), mend=mend) from error
 
 
-def _found(about: Mapping[str, Any], lines: Mapping[str, Line]) -> StudyFound:
+def _found(about: Mapping[str, Any], lines: Mapping[str, Line], out: Path) -> StudyFound:
     points, failed = [], []
+    good = {
+        label: [lines[i] for i in identities if i in lines and "error" not in lines[i]]
+        for label, identities in about["points"].items()
+    }
+    usual = _usual(about["model"], about["study"], list(good))
+    differences, warning = _differences(good, usual, out)
     for label, identities in about["points"].items():
         there = [lines[i] for i in identities if i in lines]
-        good = [line for line in there if "error" not in line]
         bad = [{**line, "model": f"{about['study']} = {label}"} for line in there if "error" in line]
         failed += bad
-        ratios = [line["coupling_ratio"] for line in good if "coupling_ratio" in line]
+        ratios = [line["coupling_ratio"] for line in good[label] if "coupling_ratio" in line]
         alike = len({len(ratio) for ratio in ratios}) == 1
-        valid, test = _summary(good, "valid_mse"), _summary(good, "test_mse")
+        valid, test = _summary(good[label], "valid_mse"), _summary(good[label], "test_mse")
         published = published_analysis(about["corpus"], about["study"], label) if about["model"] == "carp" else None
         ratio = [float(value) for value in np.mean(ratios, axis=0)] if alike else None
-        points.append(PointFound(label, len(good), len(bad), *valid, *test, published, ratio))
-    return StudyFound(about["study"], about["model"], about["corpus"], dict(about["given"]), points, failed)
+        found = PointFound(label, len(good[label]), len(bad), *valid, *test, published, ratio, differences.get(label))
+        points.append(found)
+    given = dict(about["given"])
+    return StudyFound(about["study"], about["model"], about["corpus"], given, points, failed, usual, warning)
+
+
+def _usual(model: str, study: str, labels: Sequence[str]) -> str:
+    """The point that has the model's own values, or the first."""
+    from carp.bench.cells import all_settings
+    from carp.recommender import Recommender
+
+    own = all_settings(Recommender(model, device="cpu"))
+    label = ", ".join(str(own.get(name)) for name in study.split(" × "))
+    return label if label in labels else labels[0]
+
+
+def _differences(good: Mapping[str, list[Line]], usual: str, out: Path) -> tuple[dict[str, Difference], str]:
+    by_point: dict[str, dict[Run, Line]] = {
+        label: {(line["split_seed"], line["seed"]): line for line in lines} for label, lines in good.items() if lines
+    }
+    if usual not in by_point:
+        return {}, ""
+    try:
+        return differences_to(by_point, usual, out), ""
+    except DamagedError as error:
+        return {}, f"differences are not shown: {error}"
 
 
 def _summary(lines: Sequence[Line], name: str) -> tuple[float | None, float | None]:
