@@ -13,19 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carp.errors import DamagedError, InputError
+from carp.reviews import lexicon, tokens
 from carp.reviews.corpus import Corpus, StringColumn
 from carp.reviews.text import (
     LONGEST_SENTENCE,
     NEGATIONS,
     Vocabulary,
     build_vocabulary,
-    join_tokens,
     read_stop_words,
     sentences,
     stop_words,
-    tokenise,
-    tokenise_many,
 )
+from carp.reviews.tokens import join_tokens, tokenise, tokenise_many
 
 review_texts = st.text(
     alphabet=st.one_of(st.sampled_from("aI'’.!?;, \n_09Éİßﬁ½²中ﬀ…\u0307\u2028"), st.characters(codec="utf-8")),
@@ -261,3 +260,73 @@ def test_vocabulary_comes_back_from_its_data():
     np.testing.assert_array_equal(again.model_ids, vocabulary.model_ids)
     with pytest.raises(DamagedError):
         Vocabulary.from_json({"words": [1]})
+
+
+# ---- many texts at once, by their bytes
+
+
+def expect_same_as_one_by_one(texts):
+    together = tokenise_many(texts)
+    for number, text in enumerate(texts):
+        words, starts, ends = tokenise(text)
+        stretch = slice(together.offsets[number], together.offsets[number + 1])
+        assert [together.words[token] for token in together.tokens[stretch]] == words
+        assert together.starts[stretch].tolist() == starts
+        assert (together.starts[stretch] + together.lengths[stretch]).tolist() == ends
+    appeared = list(dict.fromkeys(word for text in texts for word in tokenise(text)[0]))
+    assert together.words == appeared
+
+
+def test_every_character_is_judged_alike_by_both_tokenisers():
+    everything = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    texts = ["".join(everything[first : first + 500]) for first in range(0, len(everything), 500)]
+    texts += [f"a{character}b" for character in everything[::37]]
+    expect_same_as_one_by_one(texts)
+
+
+def test_words_of_every_size_around_the_edges_of_the_tables_are_found():
+    sizes = [1, 7, 8, 9, 15, 16, 17, 39, 40, 41, 200]
+    texts = [f"{'x' * (size - 1)}{last} {'É' * size} {'7' * size}" for size in sizes for last in "abA1"]
+    expect_same_as_one_by_one([*texts, *reversed(texts)])
+
+
+@pytest.mark.parametrize(("name", "value"), [("BLOCK", 10), ("GROUP", 60), ("MOST_SURFACES", 3)])
+def test_where_texts_are_parted_and_when_words_are_forgotten_changes_nothing(monkeypatch, name, value):
+    texts = [f"word{number % 7} It’s número{number} sehr schön, isn't it?" for number in range(60)]
+    expected = tokenise_many(texts)
+    monkeypatch.setattr(tokens, name, value)
+    found = tokenise_many(texts)
+    assert found.words == expected.words
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        np.testing.assert_array_equal(one, other)
+    expect_same_as_one_by_one(texts)
+
+
+@pytest.mark.parametrize(("bits", "rounds"), [(3, 64), (6, 2), (10, 0)])
+def test_words_that_collide_are_still_told_apart(monkeypatch, bits, rounds):
+    monkeypatch.setattr(lexicon, "SLOT_BITS", bits)
+    monkeypatch.setattr(lexicon, "ROUNDS", rounds)
+    monkeypatch.setattr(tokens, "_lexicon", lexicon.Lexicon())
+    texts = [f"w{number} longerword{number} w{number // 2}" for number in range(200)]
+    expect_same_as_one_by_one([*texts, *texts])
+
+
+def test_words_that_all_want_one_slot_do_not_take_forever(monkeypatch):
+    monkeypatch.setattr(lexicon, "_SPREAD", (np.uint64(0), np.uint64(0)))
+    monkeypatch.setattr(tokens, "_lexicon", lexicon.Lexicon())
+    rounds = []
+    take_free = lexicon._Table._take_free
+    monkeypatch.setattr(lexicon._Table, "_take_free", lambda *given: rounds.append(0) or take_free(*given))
+    expect_same_as_one_by_one([" ".join(f"{number:x}z" for number in range(5_000))])
+    assert len(rounds) == lexicon.ROUNDS
+
+
+def test_half_a_surrogate_pair_parts_words_and_takes_one_place():
+    expect_same_as_one_by_one(["a\ud800b c", "\udfff", "x\udc00"])
+
+
+def test_no_texts_and_empty_texts_have_no_words():
+    assert tokenise_many([]).offsets.tolist() == [0]
+    found = tokenise_many(["", " ", "_"])
+    assert found.offsets.tolist() == [0, 0, 0, 0]
+    assert found.words == []

@@ -9,11 +9,10 @@ import typer
 
 from carp.commands.options import AsJson, Out, Overwrite, key_values
 from carp.commands.outputs import check_new_folder
-from carp.commands.telling import naming, progress_bars, say, show_json
+from carp.commands.telling import progress_bars, say, show_json
 
 if TYPE_CHECKING:
-    from carp.reviews.corpus import Corpus
-    from carp.reviews.ledger import Ledger
+    from carp.reviews.prepare import Prepared
 
 
 def prepare(
@@ -32,36 +31,33 @@ def prepare(
     as_json: AsJson = False,
 ) -> None:
     """Read reviews, clean them, and keep them as a corpus."""
-    from carp.reviews.corpus import build_corpus
-    from carp.reviews.formats import read_reviews
-    from carp.reviews.statistics import dataset_statistics
+    from carp.reviews.prepare import prepare_corpus
+    from carp.reviews.reading import Asked
 
     columns = key_values(column, "--column")
     check_new_folder(out, "corpus", overwrite)
+    asked = Asked(format, columns or None, rating_range, clip_ratings)
     with progress_bars() as stage:
-        reviews = read_reviews(
-            list(files),
-            format=format,
-            columns=columns or None,
-            rating_range=rating_range,
-            clip_ratings=clip_ratings,
-            progress=stage("reading"),
+        prepared = prepare_corpus(
+            files,
+            out,
+            asked,
+            min_reviews=min_reviews,
+            overwrite=overwrite,
+            reading=stage("reading"),
+            cutting=stage("cutting into words"),
         )
-        corpus = build_corpus(reviews, min_reviews=min_reviews, progress=stage("cutting into words"))
-    with naming(", ".join(map(str, files))):
-        statistics = dataset_statistics(corpus)  # before saving: a corpus without a word for the model is refused here
-    corpus.save(out, overwrite=overwrite, ledger=reviews.ledger)
-    _report_corpus(corpus, statistics, reviews.ledger, out, as_json)
+    _report_corpus(prepared, out, as_json)
 
 
-def _report_corpus(corpus: Corpus, statistics: dict[str, float], ledger: Ledger, out: Path, as_json: bool) -> None:
+def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:
     from carp.render.tables import command, corpus_text
     from carp.storage import folder_size
 
-    size = folder_size(out)
+    size, ledger = folder_size(out), prepared.ledger
     if as_json:
-        about = {"out": str(out), "bytes": size, "fingerprint": corpus.fingerprint, "statistics": statistics}
-        show_json({**about, "reasons": ledger.counts, **corpus.facts})
+        about = {"out": str(out), "bytes": size, "fingerprint": prepared.fingerprint}
+        show_json({**about, "statistics": prepared.statistics, "reasons": ledger.counts, **prepared.facts})
     else:
-        print(corpus_text(corpus.facts, statistics, ledger, out, size))
+        print(corpus_text(prepared.facts, prepared.statistics, ledger, out, size))
         say(f"Next: {command('train', out, options=['--out', 'model'])}")

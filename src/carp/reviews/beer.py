@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from carp.reviews.files import LINE_TOO_LONG, Line, line_fault, read_blocks
-from carp.reviews.ledger import Check, Rejection, Unusable, number_of
-from carp.reviews.reading import Record
+from carp.reviews.ledger import Check, Record, Rejection, Unusable, number_of
 from carp.reviews.recognise import BEER_LINE
 from carp.reviews.scale import RatingScale
 

@@ -18,15 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
+from carp.reviews.cleaning import facts_of, kept_records, refuse_single, sources_of
+from carp.reviews.cleaning import in_core as in_core
+from carp.reviews.cleaning import last_of_each_pair as last_of_each_pair
 from carp.reviews.strings import StringColumn
-from carp.reviews.text import Tokens, join_tokens, tokenise_many
-from carp.storage import check_folder, disk_errors, new_folder, read_json, write_json
+from carp.reviews.tokens import Tokens, join_tokens, tokenise_many
+from carp.storage import CHUNK, check_folder, disk_errors, new_folder, read_json, write_json
 
 if TYPE_CHECKING:
     from carp.reviews.ledger import Ledger, Reviews
     from carp.reviews.scale import RatingScale
 
-FORMAT = 1
 TEXTS_AT_ONCE = 20_000
 PARTS = ("train", "valid", "test")
 TRAIN, VALID, TEST = range(3)
@@ -92,7 +94,7 @@ class Corpus:
         """A sha256 sum over all columns: the same for the same content, saved or not."""
         total = hashlib.sha256()
         for name, array in self._arrays().items():
-            total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            total.update(_heading(name, array.dtype, array.shape))
             total.update(np.ascontiguousarray(array).data)
         return total.hexdigest()
 
@@ -100,7 +102,7 @@ class Corpus:
         """Write the folder; with a ledger, `rejects.jsonl` in it lists every record that was refused."""
         with new_folder(folder, "corpus", overwrite=overwrite) as partial, disk_errors(Path(folder)):
             for name, array in self._arrays().items():
-                _save_column(partial / f"{name}.npy", array)
+                save_column(partial / f"{name}.npy", array)
             write_json(partial / "corpus.json", {"fingerprint": self.fingerprint, "facts": self.facts})
             if ledger is not None:
                 ledger.save(partial / "rejects.jsonl")
@@ -113,18 +115,9 @@ class Corpus:
         missing = [name for name in cls._needed_files() if name not in manifest["files"]]
         if missing:
             raise DamagedError(f"the manifest does not name {missing[0]}", where=str(folder), mend=MEND)
-        mode: Literal["r"] | None = "r" if mmap else None
         try:
-            arrays = {
-                name.removesuffix(".npy"): np.load(folder / name, mmap_mode=mode, allow_pickle=False)
-                for name in manifest["files"]
-                if name.endswith(".npy")
-            }
             about = read_json(folder / "corpus.json")
-            columns: dict[str, Any] = {
-                name: StringColumn(arrays.pop(name), arrays.pop(f"{name}_offsets")) for name in STRINGS
-            }
-            corpus = cls(**columns, **{"split": None, **arrays}, facts=about["facts"])
+            corpus = cls.open_columns(folder, manifest["files"], about["facts"], mmap=mmap)
             corpus.__dict__["fingerprint"] = about["fingerprint"]  # spares reading every column again
             fault = corpus._fault()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -132,6 +125,20 @@ class Corpus:
         if fault:
             raise DamagedError(f"the columns do not fit together ({fault})", where=str(folder), mend=MEND)
         return corpus
+
+    @classmethod
+    def open_columns(cls, folder: Path, files: Iterable[str], facts: dict[str, Any], *, mmap: bool = True) -> Corpus:
+        """The columns that lie in a folder, as they are."""
+        mode: Literal["r"] | None = "r" if mmap else None
+        arrays = {
+            name.removesuffix(".npy"): np.load(folder / name, mmap_mode=mode, allow_pickle=False)
+            for name in files
+            if name.endswith(".npy")
+        }
+        columns: dict[str, Any] = {
+            name: StringColumn(arrays.pop(name), arrays.pop(f"{name}_offsets")) for name in STRINGS
+        }
+        return cls(**columns, **{"split": None, **arrays}, facts=facts)
 
     @classmethod
     def _needed_files(cls) -> list[str]:
@@ -156,11 +163,32 @@ class Corpus:
         return None
 
 
-def _save_column(path: Path, array: NDArray[Any]) -> None:
+def save_column(path: Path, array: NDArray[Any]) -> None:
     try:
         np.save(path, array, allow_pickle=False)
     except OSError as error:  # numpy tells that fewer bytes were written than asked for, and not why
         raise OSError(error.errno or errno.ENOSPC, error.strerror or str(error), str(path)) from error
+
+
+def _heading(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    return f"{name} {dtype.str} {shape}\n".encode()
+
+
+def fingerprint_of_files(folder: Path) -> str:
+    """The fingerprint of the corpus whose columns lie in a folder, without holding any of them."""
+    total = hashlib.sha256()
+    columns = [field.name for field in fields(Corpus) if field.name != "facts"]
+    for name in [part for c in columns for part in ([c, f"{c}_offsets"] if c in STRINGS else [c])]:
+        path = folder / f"{name}.npy"
+        if name == "split" and not path.exists():
+            continue
+        with path.open("rb") as file:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            total.update(_heading(name, dtype, shape))
+            while block := file.read(CHUNK):
+                total.update(block)
+    return total.hexdigest()
 
 
 def build_corpus(
@@ -169,19 +197,12 @@ def build_corpus(
     """Clean what was read: the last of repeated reviews wins, rare users and items go, and so do wordless records."""
     if not len(reviews) or reviews.scale is None:
         mend = "see the list of rejected records, or name the format and the columns"
-        raise InputError("there are no reviews to work with", where=_sources(reviews), mend=mend)
+        raise InputError("there are no reviews to work with", where=sources_of(reviews), mend=mend)
     user, item = _numbered(reviews.users)[0], _numbered(reviews.items)[0]
-    last = last_of_each_pair(user, item)
-    kept = last[in_core(user[last], item[last], min_reviews)]
-    if not len(kept):
-        raise _nothing_left(reviews, user[last], item[last], min_reviews)
+    kept, dropped = kept_records(reviews, user, item, min_reviews)
     tokens = _tokenise([reviews.texts[r] for r in kept.tolist()], progress)
     worded = np.diff(tokens.offsets) > 0
-    dropped = {
-        "duplicates": len(reviews) - len(last),
-        "k_core": len(last) - len(kept),
-        "wordless": int((~worded).sum()),
-    }
+    dropped["wordless"] = int((~worded).sum())
     kept = kept[worded]
     offsets = np.concatenate([tokens.offsets[:1], tokens.offsets[1:][worded]])
     return _assemble(reviews, reviews.scale, kept, tokens._replace(offsets=offsets), dropped, min_reviews, levels)
@@ -199,7 +220,7 @@ def _assemble(
     records = kept.tolist()
     user, users = _numbered(reviews.users[r] for r in records)
     item, items = _numbered(reviews.items[r] for r in records)
-    _refuse_single(reviews, users, items)
+    refuse_single(reviews, users, items)
     times = [reviews.times[r] for r in records]
     ratings = np.asarray(reviews.ratings, dtype=np.float64)[kept]
     return Corpus(
@@ -211,28 +232,14 @@ def _assemble(
         item=item.astype(np.int32),
         rating=scale.to_stars(ratings, levels).astype(np.float32),
         time=np.array([-1 if time is None else time for time in times], dtype=np.int64),
-        split=None if reviews.splits is None else _own_split([reviews.splits[r] for r in records], _sources(reviews)),
+        split=None if reviews.splits is None else _own_split([reviews.splits[r] for r in records], sources_of(reviews)),
         token_offsets=tokens.offsets,
         tokens=tokens.tokens,
         token_starts=tokens.starts,
         token_lengths=tokens.lengths,
-        facts=_facts(reviews, scale.describe(ratings, levels), dropped)
+        facts=facts_of(reviews, scale.describe(ratings, levels), dropped)
         | {"levels": levels, "min_reviews": min_reviews, "scale_range": [scale.low, scale.high]},
     )
-
-
-def _facts(reviews: Reviews, scale: str, dropped: dict[str, int]) -> dict[str, Any]:
-    """Where the corpus comes from and what was lost on the way: read = rejected + dropped + kept."""
-    return {
-        "format_version": FORMAT,
-        "scale": scale,
-        "sources": list(reviews.sources),
-        "format": reviews.format,
-        "read": reviews.ledger.read,
-        "accepted": reviews.ledger.accepted,
-        "rejected": reviews.ledger.rejected,
-        "dropped": dropped,
-    }
 
 
 def _tokenise(texts: Sequence[str], progress: Progress | None) -> Tokens:
@@ -251,53 +258,8 @@ def _numbered(names: Iterable[str]) -> tuple[NDArray[np.int64], list[str]]:
     return np.fromiter(map(numbers.__getitem__, names), np.int64), list(numbers)
 
 
-def last_of_each_pair(user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The records to keep, in their order, where the last review of a thing by the same person wins."""
-    pair = user * (item.max(initial=0) + 1) + item
-    from_the_end = np.unique(pair[::-1], return_index=True)[1]
-    return np.sort(len(pair) - 1 - from_the_end)
-
-
-def in_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
-    """Which records are left when users and items with fewer than `minimum` of them are dropped until none is left."""
-    kept = np.ones(len(user), dtype=bool)
-    while True:
-        enough_by_user = np.bincount(user[kept], minlength=user.max(initial=0) + 1) >= minimum
-        enough_of_item = np.bincount(item[kept], minlength=item.max(initial=0) + 1) >= minimum
-        still = kept & enough_by_user[user] & enough_of_item[item]
-        if still.sum() == kept.sum():
-            return kept
-        kept = still
-
-
-def _nothing_left(reviews: Reviews, user: NDArray[np.int64], item: NDArray[np.int64], min_reviews: int) -> InputError:
-    remaining = [f"{in_core(user, item, k).sum():,} at {k}" for k in (1, 2, 3) if k < min_reviews]
-    return InputError(
-        f"no review is left: nobody and nothing among {len(user):,} reviews keeps {min_reviews} of them",
-        where=_sources(reviews),
-        mend=f"lower --min-reviews ({', '.join(remaining)} would remain)" if remaining else "give more reviews",
-    )
-
-
-def _refuse_single(reviews: Reviews, users: list[str], items: list[str]) -> None:
-    if not users:
-        mend = "check that the column of texts is the right one"
-        raise InputError("no review has a word in it", where=_sources(reviews), mend=mend)
-    for name, found in (("user", users), ("item", items)):
-        if len(found) == 1:
-            raise InputError(
-                f"all reviews have the same {name}, {found[0]!r}: there is nothing to compare",
-                where=_sources(reviews),
-                mend=f"check that the column of {name}s is the right one, or give more reviews",
-            )
-
-
 def _own_split(names: list[str], where: str) -> NDArray[np.int8]:
     unknown = next((name for name in names if name.strip().lower() not in SPLIT_NAMES), None)
     if unknown is not None:
         raise InputError(f"{unknown!r} is no part of a split", where=where, mend="write train, valid or test")
     return np.array([SPLIT_NAMES[name.strip().lower()] for name in names], dtype=np.int8)
-
-
-def _sources(reviews: Reviews) -> str:
-    return ", ".join(map(str, reviews.sources)) or "the reviews given"

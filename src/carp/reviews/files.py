@@ -1,156 +1,30 @@
-"""Bounded reading of plain, gzip and zstd files: lines, CSV rows and blocks, each with its line number.
+"""Bounded reading of files: lines, runs of lines, CSV rows and blocks, each with its line number.
 
-How a file is packed is told by its first bytes, never by its name. No line is held beyond MAX_LINE, nothing
-is unpacked beyond a limit, and whatever the bytes are, the memory needed stays within a few tens of megabytes.
+No line is held beyond MAX_LINE, and whatever the bytes are, the memory needed stays within a few tens of megabytes.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
-import os
-import stat
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from carp.errors import InputError
+from carp.reviews.unpack import Progress, reading_faults, unpacked
 
 MAX_BYTES = 64 << 30
 MAX_LINE = 4 << 20
 MAX_ROW = 1 << 20  # characters in one CSV row; more means a quote that nobody closed
-CHUNK = 256 << 10
-ZSTD_PIECE = 1 << 10  # unpacks to 32 MiB at worst: the library has no limit on the output of one call
-ZSTD_WINDOW = 128 << 20
-BOMB_RATIO = 500  # text shrinks to a third, seldom to a twentieth
-BOMB_FLOOR = 16 << 20
+STRETCH = 4 << 20  # bytes of lines that are worth the way to another process
 RESYNCHRONISATIONS = 20
 
 LINE_TOO_LONG = "line is longer than 4 MiB"
 NOT_UTF8 = "not UTF-8"
 QUOTE_OPEN = "quote is never closed"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-OTHER_PACKINGS = {
-    b"PK\x03\x04": ("a zip archive", "unzip"),
-    b"BZh": ("a bzip2 file", "bunzip2"),
-    b"\xfd7zXZ\x00": ("an xz file", "unxz"),
-    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
-}
-PROBE = max(len(magic) for magic in [GZIP, ZSTD, *OTHER_PACKINGS])
-
-Progress = Callable[[int, int], None]  # bytes of the file read so far, bytes in all
 Line = tuple[int, bytes | None]  # its number from 1, and its content without the end; None: longer than MAX_LINE
-
-
-class _Broken(Exception):
-    """The packed content ends or goes wrong in the middle."""
-
-
-class _Bomb(Exception):
-    """The packed content unpacks to more than it may."""
-
-
-@contextmanager
-def _refusals(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"the file cannot be read ({error.strerror or error})", where=str(path), mend="check its permissions"
-        ) from error
-
-
-def check_file(path: str | os.PathLike[str]) -> Path:
-    """The path, if a file that can be read stands there."""
-    place = Path(path)
-    with _refusals(place):
-        try:
-            facts = place.stat()
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            raise InputError("there is no such file", where=str(place), mend="check the path") from None
-    if stat.S_ISDIR(facts.st_mode):
-        raise InputError("this is a folder", where=str(place), mend="give the files in it one by one")
-    if not stat.S_ISREG(facts.st_mode):
-        raise InputError("this is a pipe or a device", where=str(place), mend="save its content to a file first")
-    if facts.st_size == 0:
-        raise InputError("the file is empty", where=str(place), mend="give a file with reviews")
-    return place
-
-
-def first_bytes(path: Path) -> bytes:
-    with _refusals(path), path.open("rb") as file:
-        return file.read(PROBE)
-
-
-def _gzip_chunks(file: BinaryIO) -> Iterator[bytes]:
-    try:
-        with gzip.GzipFile(fileobj=file) as unpacked:
-            while chunk := unpacked.read1(CHUNK):
-                yield chunk
-    except EOFError as error:
-        raise _Broken("breaks off") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise _Broken("is damaged") from error
-
-
-def _zstd_chunks(file: BinaryIO) -> Iterator[bytes]:
-    import zstandard
-
-    unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
-    frame = None
-    while piece := file.read(ZSTD_PIECE):
-        while piece:
-            frame = frame or unpacker.decompressobj()
-            try:
-                unpacked = frame.decompress(piece)
-            except zstandard.ZstdError as error:
-                raise _Broken("is damaged") from error
-            for start in range(0, len(unpacked), CHUNK):
-                yield unpacked[start : start + CHUNK]
-            piece = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise _Broken("breaks off")
-
-
-def _plain_chunks(file: BinaryIO) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
-        yield chunk
-
-
-def _packing(path: Path) -> tuple[str, Callable[[BinaryIO], Iterator[bytes]]]:
-    head = first_bytes(path)
-    for magic, (kind, command) in OTHER_PACKINGS.items():
-        if head.startswith(magic):
-            raise InputError(
-                f"this is {kind}; plain, gzip and zstd files can be read",
-                where=str(path),
-                mend=f"unpack it first with {command}",
-            )
-    if head.startswith(GZIP):
-        return "gzip", _gzip_chunks
-    return ("zstd", _zstd_chunks) if head.startswith(ZSTD) else ("plain", _plain_chunks)
-
-
-def _guarded(path: Path, max_bytes: int, progress: Progress | None) -> Iterator[bytes]:
-    kind, unpack = _packing(path)
-    unpacked = 0
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        for chunk in unpack(file):
-            unpacked += len(chunk)
-            if kind != "plain":
-                if unpacked > max_bytes:
-                    raise _Bomb(f"unpacks to more than {max_bytes:,} bytes")
-                if unpacked > BOMB_FLOOR and unpacked > BOMB_RATIO * size:
-                    raise _Bomb(f"unpacks to more than {BOMB_RATIO} times its size, as no text does")
-            if progress is not None:
-                progress(min(file.tell(), size), size)
-            yield chunk
 
 
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
@@ -178,26 +52,91 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
 def read_lines(path: Path, *, max_bytes: int = MAX_BYTES, progress: Progress | None = None) -> Iterator[Line]:
     """The lines of a file; a byte order mark at the start is passed over."""
     number = 0
-    try:
-        with _refusals(path):
-            for number, line in enumerate(_whole_lines(_guarded(path, max_bytes, progress)), start=1):
-                if line is not None:
-                    line = line.removesuffix(b"\r")
-                    if number == 1:
-                        line = line.removeprefix(b"\xef\xbb\xbf")
-                yield number, line
-    except _Broken as fault:
-        raise InputError(
-            f"the compressed file {fault} after {number:,} complete lines",
-            where=str(path),
-            mend="copy or download it again; `gzip -t` and `zstd -t` check a file",
-        ) from fault.__cause__
-    except _Bomb as fault:
-        raise InputError(
-            f"the compressed file {fault} (stopped after {number:,} lines)",
-            where=str(path),
-            mend="if you trust it, unpack it first and give the plain file",
-        ) from None
+    with reading_faults(path, lambda: number):
+        for number, line in enumerate(_whole_lines(unpacked(path, max_bytes, progress)), start=1):
+            yield number, None if line is None else _content(number, line)
+
+
+def _content(number: int, line: bytes) -> bytes:
+    line = line.removesuffix(b"\r")
+    return line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+
+
+class Stretch(NamedTuple):
+    """Whole lines of a file, still in one piece."""
+
+    first: int  # the number of its first line
+    content: bytes
+    too_long: tuple[int, ...]  # the numbers of lines that were longer than MAX_LINE and stand here empty
+
+    def lines(self) -> Iterator[Line]:
+        for number, line in enumerate(self.content.split(b"\n"), start=self.first):
+            yield number, None if number in self.too_long else _content(number, line)
+
+
+class _Stretcher:
+    """Cuts content at ends of lines; what follows the last of them waits for its own."""
+
+    def __init__(self) -> None:
+        self.next_line = 1  # the number of the line that is waiting
+        self._waiting: list[bytes] = []
+        self._waiting_size = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._first = self.next_line
+        self._ready: list[bytes] = []
+        self.size = 0
+        self._too_long: list[int] = []
+
+    def add(self, piece: bytes) -> None:
+        end, cut = piece.find(b"\n"), piece.rfind(b"\n") + 1
+        if not cut:
+            self._wait(piece)
+            return
+        self._waiting_size += end
+        if self._waiting_size > MAX_LINE:
+            self._too_long.append(self.next_line)
+            self._take([piece[end:cut]])
+        else:
+            self._take([*self._waiting, piece[:cut]])
+        self.next_line += piece.count(b"\n")
+        self._waiting, self._waiting_size = [], 0
+        self._wait(piece[cut:])
+
+    def _wait(self, piece: bytes) -> None:
+        self._waiting_size += len(piece)
+        if self._waiting_size <= MAX_LINE:
+            self._waiting.append(piece)
+        else:
+            self._waiting.clear()
+
+    def _take(self, pieces: list[bytes]) -> None:
+        self._ready += pieces
+        self.size += sum(map(len, pieces))
+
+    def finish(self) -> None:
+        """The last line needs no end."""
+        if self._waiting_size:
+            self.add(b"\n")
+
+    def stretch(self) -> Stretch:
+        found = Stretch(self._first, b"".join(self._ready), tuple(self._too_long))
+        self._begin()
+        return found
+
+
+def read_stretches(path: Path, *, max_bytes: int = MAX_BYTES, progress: Progress | None = None) -> Iterator[Stretch]:
+    """The same lines as `read_lines`, some megabytes at a time, for others to take apart."""
+    stretcher = _Stretcher()
+    with reading_faults(path, lambda: stretcher.next_line - 1):
+        for piece in unpacked(path, max_bytes, progress):
+            stretcher.add(piece)
+            if stretcher.size >= STRETCH:
+                yield stretcher.stretch()
+    stretcher.finish()
+    if stretcher.size:
+        yield stretcher.stretch()
 
 
 def head_lines(path: Path, *, lines: int = 200, size: int = 1 << 20, max_bytes: int = MAX_BYTES) -> list[bytes]:

@@ -8,29 +8,17 @@ the reading of its other records; what makes the whole file useless is an InputE
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from carp.errors import InputError, UsageError
 from carp.reviews.beer import BEER_KEYS, BEERADVOCATE, RATEBEER, beer_records, beer_scale
-from carp.reviews.files import (
-    LINE_TOO_LONG,
-    MAX_BYTES,
-    Line,
-    Progress,
-    Row,
-    check_file,
-    first_bytes,
-    head_lines,
-    line_fault,
-    read_lines,
-    read_rows,
-)
+from carp.reviews.files import MAX_BYTES, Line, Row, head_lines, read_lines, read_rows, read_stretches
 from carp.reviews.gather import Gathered
-from carp.reviews.ledger import Check, Ledger, Rejection, Review, Reviews
-from carp.reviews.reading import Asked, Reading, Record
+from carp.reviews.jsonlines import JsonLines
+from carp.reviews.ledger import Check, Ledger, Record, Rejection, Review, Reviews
+from carp.reviews.reading import Asked, Reading
 from carp.reviews.recognise import (
     FORMATS,
     JSON_NAMES,
@@ -47,6 +35,7 @@ from carp.reviews.recognise import (
 )
 from carp.reviews.scale import RatingScale
 from carp.reviews.tables import BATCH_ROWS, read_pandas, read_parquet, read_polars
+from carp.reviews.unpack import Progress, check_file, first_bytes
 
 __all__ = [
     "BATCH_ROWS",
@@ -111,12 +100,13 @@ def read_reviews(
     """
     asked = Asked(format, columns, rating_range, clip_ratings, max_bytes)
     gathered = Gathered()
-    for reading in _readings(source, asked, progress):
+    for reading in readings(source, asked, progress):
         gathered.take(reading)
     return gathered.finish()
 
 
-def _readings(source: Any, asked: Asked, progress: Progress | None) -> Iterator[Reading]:
+def readings(source: Any, asked: Asked, progress: Progress | None) -> Iterator[Reading]:
+    """Each source in turn, recognised and ready to be read."""
     library = type(source).__module__.partition(".")[0]
     if library in ("pandas", "polars") and hasattr(source, "columns" if library == "pandas" else "lazy"):
         yield (
@@ -152,61 +142,27 @@ def _open(path: PathLike, asked: Asked, progress: Progress | None = None) -> Rea
         raise InputError("the file has no usable line", where=str(place), mend="give a file with reviews")
     if asked.columns and format in JSON_NAMES:
         format = "jsonl"
+    if format not in ("csv", "beer"):
+        refuse_strange(head[0], str(place))
+        return _json(place, head, format, asked, progress)
     lines = read_lines(place, max_bytes=asked.max_bytes, progress=progress)
     if format == "csv":
         return _csv(lines, head, str(place), asked)
-    if format == "beer":
-        scale = asked.scale(beer_scale(head))
-        records = beer_records(lines, beer_scale(head).high, asked.check(str(place), scale))
-        return Reading(str(place), format, scale, records)
-    refuse_strange(head[0], str(place))
-    return _json(lines, head, format, str(place), asked)
+    scale = asked.scale(beer_scale(head))
+    records = beer_records(lines, beer_scale(head).high, asked.check(str(place), scale))
+    return Reading(str(place), format, scale, records)
 
 
-def _json(lines: Iterator[Line], head: Sequence[bytes], format: str, name: str, asked: Asked) -> Reading:
+def _json(place: Path, head: Sequence[bytes], format: str, asked: Asked, progress: Progress | None) -> Reading:
     fields = JSON_NAMES.get(format)
     if fields is None:
         keys = list(dict.fromkeys(key for line in head for key in object_keys(line)))
-        fields = resolve_columns(keys or REQUIRED, asked.columns, name)
+        fields = resolve_columns(keys or REQUIRED, asked.columns, str(place))
     scale = asked.scale(KNOWN_SCALES.get(format))
-    check = asked.check(name, scale, splits="split" in fields)
-    return Reading(name, format, scale, _json_records(lines, _json_decoder(fields), check))
-
-
-def _json_decoder(fields: Mapping[str, str]) -> Callable[[bytes], Any]:
-    """Decodes the named fields alone; what the file lacks reads as None."""
-    absent = {role: None for role in (*ROLES, "variant") if role not in fields}
-    try:
-        kind = msgspec.defstruct(
-            "Record", [(role, Any, None) for role in fields], rename=dict(fields), namespace=absent, gc=False
-        )
-    except ValueError as error:
-        raise UsageError(f"a column cannot be used ({error})", mend="rename it in the file") from None
-    return msgspec.json.Decoder(kind).decode
-
-
-def _json_records(lines: Iterator[Line], decode: Callable[[bytes], Any], check: Check) -> Iterator[Record]:
-    for number, line in lines:
-        if line is None:
-            yield Rejection(check.file, number, LINE_TOO_LONG)
-        elif line and not line.isspace():
-            try:
-                record = decode(line)
-            except (ValueError, RecursionError) as error:
-                yield Rejection(check.file, number, _json_fault(line, error))
-                continue
-            item = record.variant if record.item is None else record.item
-            yield check(number, record.user, item, record.rating, record.text, record.time, record.split)
-
-
-def _json_fault(line: bytes, error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "JSON is nested too deeply"
-    if isinstance(error, msgspec.ValidationError):
-        return "a number is too large" if "out of range" in str(error) else "not a JSON object"
-    if fault := line_fault(line):
-        return fault
-    return "not valid JSON but a Python dict" if line.lstrip().startswith(b"{'") else "not valid JSON"
+    decoder = JsonLines.of(fields, asked.check(str(place), scale, splits="split" in fields))
+    records = decoder.records(read_lines(place, max_bytes=asked.max_bytes, progress=progress))
+    stretches = read_stretches(place, max_bytes=asked.max_bytes, progress=progress)
+    return Reading(str(place), format, scale, records, stretches, decoder)
 
 
 def _csv(lines: Iterator[Line], head: Sequence[bytes], name: str, asked: Asked) -> Reading:

@@ -5,11 +5,61 @@ from __future__ import annotations
 from array import array
 
 import numpy as np
+from numpy.typing import NDArray
 
 from carp.errors import InputError
 from carp.reviews.ledger import Ledger, Rejection, Reviews
 from carp.reviews.reading import Reading
 from carp.reviews.scale import RatingScale
+
+
+class Account:
+    """What has been read so far, source by source: how much of it can be used, and on which scale it was rated."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.readings: list[Reading] = []
+        self._unscaled: list[float] = []  # the ends of the ratings whose scale nothing tells
+
+    @property
+    def sources(self) -> list[str]:
+        return [reading.name for reading in self.readings]
+
+    @property
+    def format(self) -> str:
+        return "+".join(dict.fromkeys(reading.format for reading in self.readings))
+
+    def settle(self, reading: Reading, ledger: Ledger, ratings: NDArray[np.float64]) -> None:
+        """Close the account of one source; `ratings` are those accepted, or their ends."""
+        if not ledger.accepted:
+            raise _nothing_usable(reading, ledger)
+        if reading.scale is None:
+            self._unscaled += [float(ratings.min()), float(ratings.max())]
+        self.ledger.absorb(ledger)
+        self.readings.append(reading)
+
+    def scale(self) -> RatingScale:
+        scales = [reading.scale for reading in self.readings]
+        known = {(scale.low, scale.high, scale.clip): scale for scale in scales if scale}
+        where = ", ".join(self.sources[:3])
+        if len(known) > 1:
+            ranges = " and ".join(f"{low:g} to {high:g}" for low, high, _ in known)
+            raise InputError(f"the files rate from {ranges}", where=where, mend="prepare them one at a time")
+        stars = RatingScale(1, 5, clip=False, origin="all ratings lie from 1 to 5")
+        scale = next(iter(known.values()), stars)
+        if self._unscaled:
+            low, high = min(self._unscaled), max(self._unscaled)
+            if not (scale.contains(low) and scale.contains(high)):
+                raise InputError(
+                    f"the ratings run from {low:g} to {high:g}, and nothing says on which scale they were given",
+                    where=where,
+                    mend=f"say it with --rating-range LOW HIGH, perhaps --rating-range {low:g} {high:g}",
+                )
+        return scale
+
+
+def mixed_splits() -> InputError:
+    return InputError("some sources have a split column and others have none", mend="give all of them one")
 
 
 class Gathered:
@@ -22,9 +72,7 @@ class Gathered:
         self.texts: list[str] = []
         self.times: list[int | None] = []
         self.splits: list[str | None] = []
-        self.ledger = Ledger()
-        self.readings: list[Reading] = []
-        self.unscaled = array("d")
+        self.account = Account()
         self._same: dict[str, str] = {}
 
     def take(self, reading: Reading) -> None:
@@ -41,17 +89,12 @@ class Gathered:
             self.times.append(record.time)
             self.splits.append(record.split)
         ledger.accept(len(self.users) - begin)
-        if not ledger.accepted:
-            raise _nothing_usable(reading, ledger)
-        if reading.scale is None:
-            self.unscaled.extend(self.ratings[begin:])
-        self.ledger.absorb(ledger)
-        self.readings.append(reading)
+        self.account.settle(reading, ledger, np.array(self.ratings[begin:], dtype=np.float64))
 
     def finish(self) -> Reviews:
         splits = [split for split in self.splits if split is not None]
         if splits and len(splits) < len(self.splits):
-            raise InputError("some sources have a split column and others have none", mend="give all of them one")
+            raise mixed_splits()
         return Reviews(
             users=self.users,
             items=self.items,
@@ -59,29 +102,11 @@ class Gathered:
             texts=self.texts,
             times=self.times,
             splits=splits or None,
-            ledger=self.ledger,
-            format="+".join(dict.fromkeys(reading.format for reading in self.readings)),
-            scale=self._scale(),
-            sources=[reading.name for reading in self.readings],
+            ledger=self.account.ledger,
+            format=self.account.format,
+            scale=self.account.scale(),
+            sources=self.account.sources,
         )
-
-    def _scale(self) -> RatingScale:
-        known = {(scale.low, scale.high, scale.clip): scale for _, _, scale, _ in self.readings if scale}
-        where = ", ".join(reading.name for reading in self.readings[:3])
-        if len(known) > 1:
-            ranges = " and ".join(f"{low:g} to {high:g}" for low, high, _ in known)
-            raise InputError(f"the files rate from {ranges}", where=where, mend="prepare them one at a time")
-        stars = RatingScale(1, 5, clip=False, origin="all ratings lie from 1 to 5")
-        scale = next(iter(known.values()), stars)
-        if self.unscaled:
-            low, high = min(self.unscaled), max(self.unscaled)
-            if not (scale.contains(low) and scale.contains(high)):
-                raise InputError(
-                    f"the ratings run from {low:g} to {high:g}, and nothing says on which scale they were given",
-                    where=where,
-                    mend=f"say it with --rating-range LOW HIGH, perhaps --rating-range {low:g} {high:g}",
-                )
-        return scale
 
 
 def _nothing_usable(reading: Reading, ledger: Ledger) -> InputError:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from carp.errors import UsageError, nearest
-from carp.reviews.files import MAX_BYTES
-from carp.reviews.ledger import Check, Rejection, Review
+from carp.reviews.files import MAX_BYTES, Stretch
+from carp.reviews.jsonlines import JsonLines
+from carp.reviews.ledger import Check, Record
 from carp.reviews.recognise import FORMATS, check_columns
 from carp.reviews.scale import RatingScale
-
-Record = Review | Rejection
 
 
 class Reading(NamedTuple):
@@ -22,6 +21,9 @@ class Reading(NamedTuple):
     format: str
     scale: RatingScale | None  # None: to be told from the ratings themselves
     records: Iterator[Record]
+    # The same again in stretches that can be decoded apart from each other, where the format allows it.
+    stretches: Iterator[Stretch] | None = None
+    decoder: JsonLines | None = None
 
 
 @dataclass(frozen=True)

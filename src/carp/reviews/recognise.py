@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from carp.errors import InputError, UsageError, nearest
-from carp.reviews.files import check_file, first_bytes, head_lines
+from carp.reviews.files import head_lines
+from carp.reviews.unpack import check_file, first_bytes
 
 FORMATS = ("amazon", "amazon2023", "yelp", "beer", "jsonl", "csv", "parquet")
 

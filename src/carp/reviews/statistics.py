@@ -10,25 +10,27 @@ from numpy.typing import NDArray
 from carp.errors import InputError
 from carp.reviews.corpus import TEST
 from carp.reviews.split import random_split
-from carp.reviews.text import NEGATIONS, build_vocabulary, stop_words
+from carp.reviews.strings import stretch
+from carp.reviews.text import NEGATIONS, WordCounts, build_vocabulary, stop_words
 
 if TYPE_CHECKING:
     from carp.reviews.corpus import Corpus
 
 VOCABULARY_SIZE = 8_000
 MAX_WORDS = 300
+TOKENS_AT_ONCE = 1 << 20  # bounds the memory that counting needs
 LABELS = {"positive_negative_ratio": "positive/negative", "density_percent": "density in %"}
 IN_DOCUMENTS = "reviews_in_documents"  # not a column of the paper: what the line under the table speaks of
 
 
-def dataset_statistics(corpus: Corpus) -> dict[str, float]:
+def dataset_statistics(corpus: Corpus, counts: WordCounts | None = None) -> dict[str, float]:
     """The columns of the paper's table of data sets, by the paper's recipe.
 
     Words are the 8,000 best of the whole corpus, negations counted among the stop words. Documents are made of
     the reviews that are not test, by the corpus' own split, else by 80:20 with seed 0, and cut to 300 words; a
-    corpus too small to split gives all its reviews.
+    corpus too small to split gives all its reviews. Whoever has counted the words of the corpus gives the `counts`.
     """
-    words = _counted_words(corpus)
+    words = _counted_words(corpus, counts)
     chosen = _document_records(corpus)
 
     def words_per(owner: NDArray[np.int32], owners: int) -> float:
@@ -49,13 +51,21 @@ def dataset_statistics(corpus: Corpus) -> dict[str, float]:
     }
 
 
-def _counted_words(corpus: Corpus) -> NDArray[np.int64]:
+def _counted_words(corpus: Corpus, counts: WordCounts | None) -> NDArray[np.int64]:
     """How many words of each record are counted."""
     everything = np.arange(len(corpus))
     stopped = stop_words() | NEGATIONS
-    seen = build_vocabulary(corpus, everything, size=VOCABULARY_SIZE, stop_words=stopped).model_ids > 0
-    seen_before = np.concatenate([[0], np.cumsum(seen[corpus.tokens])])
-    words: NDArray[np.int64] = np.diff(seen_before[corpus.token_offsets])
+    best = build_vocabulary(corpus, everything, size=VOCABULARY_SIZE, stop_words=stopped, counts=counts)
+    seen = best.model_ids > 0
+    offsets = np.asarray(corpus.token_offsets)
+    words = np.zeros(len(corpus), np.int64)
+    first = 0
+    while first < len(corpus):
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + TOKENS_AT_ONCE, "right")) - 1)
+        tokens = stretch(corpus.tokens, int(offsets[first]), int(offsets[last]))
+        seen_before = np.concatenate([[0], np.cumsum(seen[tokens])])
+        words[first:last] = np.diff(seen_before[offsets[first : last + 1] - offsets[first]])
+        first = last
     return words
 
 

@@ -1,13 +1,25 @@
-"""Many strings as one column, which may be larger than memory."""
+"""Many strings as one column, and stretches of columns that may be larger than memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
+    """`column[first:last]`, copied; of a column that lies in a file nothing else comes into memory, or stays there."""
+    if not isinstance(column, np.memmap) or column.filename is None:
+        return column[first:last]
+    place = column.offset + first * column.itemsize
+    values: NDArray[Any] = np.fromfile(column.filename, column.dtype, max(0, last - first), offset=place)
+    return values
 
 
 @dataclass(frozen=True, eq=False)

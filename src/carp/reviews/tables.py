@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from carp.errors import InputError
-from carp.reviews.ledger import Check
-from carp.reviews.reading import Asked, Reading, Record
+from carp.reviews.ledger import Check, Record
+from carp.reviews.reading import Asked, Reading
 from carp.reviews.recognise import ROLES, resolve_columns
 
 BATCH_ROWS = 50_000

@@ -1,4 +1,4 @@
-"""From characters to words and back: tokeniser, sentences, stop words, vocabulary.
+"""From characters to words and back: sentences, stop words, vocabulary; the tokeniser itself is in `tokens`.
 
 Every word and every sentence knows the characters it stands on in the original text, so that an explanation
 can highlight what a person really wrote.
@@ -7,55 +7,26 @@ can highlight what a person really wrote.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from importlib import resources
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
+from carp.reviews.tokens import tokenise as tokenise
 
 if TYPE_CHECKING:
     from carp.reviews.corpus import Corpus
 
-LONGEST_WORD = 40  # characters; what is longer is a link or a slip of the keyboard
 LONGEST_SENTENCE = 300
+WordCounts = tuple[NDArray[np.int64], NDArray[np.int64]]  # [corpus words] in all, and records they stand in
 RECORDS_AT_ONCE = 50_000  # bounds the memory that counting documents needs
-
-# Splitting with a group yields gap, word, gap, word, ..., gap: lengths alone then give every offset.
-_split_at_words = re.compile(r"([^\W_]++(?:['’][^\W_]++)*+)").split
-
-
-@lru_cache(maxsize=1 << 16)
-def _as_word(surface: str) -> str:
-    """The word for a run of letters and digits as written, or nothing where it is none."""
-    if len(surface) > LONGEST_WORD or not any(map(str.isalpha, surface)):
-        return ""
-    return surface.lower().replace("’", "'")
-
-
-def tokenise(text: str) -> tuple[list[str], list[int], list[int]]:
-    """Lower-cased words with the character offsets of each in the text as given.
-
-    A word is a run of letters and digits, of which one at least is a letter; apostrophes inside belong to it.
-
-    >>> tokenise("It's 100% İdeal")
-    (["it's", 'i̇deal'], [0, 10], [4, 15])
-    """
-    parts = _split_at_words(text)
-    edges = list(accumulate(map(len, parts)))
-    words, starts, ends = list(map(_as_word, parts[1::2])), edges[:-1:2], edges[1::2]
-    if "" not in words:
-        return words, starts, ends
-    kept = [place for place, word in enumerate(words) if word]
-    return [words[k] for k in kept], [starts[k] for k in kept], [ends[k] for k in kept]
-
 
 # They carry sentiment, so they are no stop words here, though most published lists count them as such.
 NEGATIONS = frozenset(
@@ -66,58 +37,6 @@ NEGATIONS = frozenset(
         "needn't mightn't shan't"
     )[0]
 )
-
-
-class Tokens(NamedTuple):
-    """The words of many texts, end to end: text t is the stretch `offsets[t]:offsets[t + 1]` of the columns."""
-
-    words: list[str]  # distinct, in order of first appearance; a token is a place in this list
-    offsets: NDArray[np.int64]  # [N + 1]
-    tokens: NDArray[np.int32]  # [T]
-    starts: NDArray[np.int32]  # [T] characters from the beginning of the text
-    lengths: NDArray[np.uint8]  # [T] characters as written
-
-
-def tokenise_many(texts: Sequence[str]) -> Tokens:
-    """What `tokenise` says of each text, as columns; a pure function, so that chunks can go to several processes."""
-    parts = [_split_at_words(text) for text in texts]
-    sizes = np.fromiter((len(p) // 2 for p in parts), np.int64, len(parts))
-    surface_ids: defaultdict[str, int] = defaultdict()
-    surface_ids.default_factory = surface_ids.__len__
-    surfaces = np.fromiter(chain.from_iterable(map(surface_ids.__getitem__, p[1::2]) for p in parts), np.int64)
-    text_of = np.repeat(np.arange(len(parts)), sizes)
-    lengths = np.fromiter(map(len, chain.from_iterable(p[1::2] for p in parts)), np.int64, len(surfaces))
-    starts = np.fromiter(chain.from_iterable(list(accumulate(map(len, p)))[:-1:2] for p in parts), np.int64)
-    words, word_of_surface = _distinct_words(surface_ids)
-    tokens = word_of_surface[surfaces]
-    kept = tokens >= 0
-    counts = np.bincount(text_of[kept], minlength=len(parts))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Tokens(words, offsets, tokens[kept], starts[kept].astype(np.int32), lengths[kept].astype(np.uint8))
-
-
-def _distinct_words(surfaces: Iterable[str]) -> tuple[list[str], NDArray[np.int32]]:
-    """The distinct words that surfaces stand for, and for each surface the place of its word, or -1."""
-    places: dict[str, int] = {}
-    place_of = [places.setdefault(word, len(places)) if (word := _as_word(surface)) else -1 for surface in surfaces]
-    return list(places), np.array(place_of, dtype=np.int32)
-
-
-def join_tokens(chunks: Sequence[Tokens]) -> Tokens:
-    """The same as if the texts of all chunks had been tokenised at once."""
-    places: dict[str, int] = {}
-    tokens = []
-    for chunk in chunks:
-        place_of = np.array([places.setdefault(word, len(places)) for word in chunk.words], dtype=np.int32)
-        tokens.append(place_of[chunk.tokens])
-    sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(chunk.offsets) for chunk in chunks)])
-    return Tokens(
-        list(places),
-        np.cumsum(sizes),
-        np.concatenate([np.zeros(0, np.int32), *tokens]),
-        np.concatenate([np.zeros(0, np.int32), *(chunk.starts for chunk in chunks)]),
-        np.concatenate([np.zeros(0, np.uint8), *(chunk.lengths for chunk in chunks)]),
-    )
 
 
 _MARK = re.compile(r"""[.!?…]+["'”’)\]}»]*|[。！？]+|[\r\n\v\f\x85\u2028\u2029]+""")
@@ -273,13 +192,15 @@ def build_vocabulary(
     size: int = 20_000,
     stop_words: frozenset[str] | None = None,
     max_document_share: float = 0.5,
+    counts: WordCounts | None = None,
 ) -> Vocabulary:
     """The `size` best words by tf-idf, summed over the given records, which are the only ones it looks at.
 
     Stop words and words in more than `max_document_share` of the records are left out; ties go by the alphabet.
+    Whoever has counted the words of these records already gives the `counts`.
     """
     stopped = _english() if stop_words is None else stop_words
-    total, documents = count_words(corpus, records)
+    total, documents = counts or count_words(corpus, records)
     seen = np.flatnonzero((total > 0) & (documents <= max_document_share * len(records)))
     scores = total[seen] * np.log(len(records) / documents[seen])
     found = zip((-scores).tolist(), map(corpus.words.__getitem__, seen.tolist()), seen.tolist(), strict=True)
@@ -294,7 +215,7 @@ def build_vocabulary(
     return Vocabulary([word for _, word, _ in best], model_ids)
 
 
-def count_words(corpus: Corpus, records: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def count_words(corpus: Corpus, records: NDArray[np.integer[Any]]) -> WordCounts:
     """For each word of the corpus how often it stands in the records, and in how many of them."""
     number = len(corpus.words)
     total, documents = np.zeros(number, np.int64), np.zeros(number, np.int64)

@@ -1,0 +1,225 @@
+"""Whatever stops preparing: a clear error, the old corpus untouched, no process and no file left behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from carp.errors import CarpError, InputError, StorageError
+from carp.reviews import columns, files, prepare, unpack
+from carp.reviews.crew import Crew
+from carp.reviews.formats import read_reviews
+from carp.reviews.prepare import SMALL, prepare_corpus
+from carp.reviews.reading import Asked
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+def lines_of(count, text="a fine and light thing"):
+    chance = random.Random(count)
+    for number in range(count):
+        words = f"{text} word{number % 7} {chance.getrandbits(80):x}"
+        row = {"user": f"u{number % 97}", "item": f"i{number % 89}", "rating": 1 + number % 5, "text": words}
+        yield json.dumps(row).encode()
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    path = tmp_path / "reviews.jsonl"
+    path.write_bytes(b"\n".join(lines_of(2000)))
+    return path
+
+
+@pytest.fixture
+def corpus(reviews, tmp_path):
+    """A corpus that is to be replaced."""
+    out = tmp_path / "corpus"
+    prepare_corpus([reviews], out, Asked())
+    return out
+
+
+@pytest.fixture(autouse=True)
+def tiny_pieces(monkeypatch):
+    monkeypatch.setattr(unpack, "CHUNK", 2_000)
+    monkeypatch.setattr(files, "STRETCH", 8_000)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def crews(monkeypatch):
+    """The processes of every worker that is started."""
+    started = []
+    enter = Crew.__enter__
+
+    def noted(crew):
+        entered = enter(crew)
+        started.extend(worker.pid for worker in entered._workers)
+        return entered
+
+    monkeypatch.setattr(Crew, "__enter__", noted)
+    return started
+
+
+def stopped(kind, match, source, corpus, crews):
+    before, beside = contents(corpus), sorted(corpus.parent.iterdir())
+    with pytest.raises(kind, match=match) as caught:
+        prepare_corpus([source], corpus, Asked(), min_reviews=3, overwrite=True, workers=2)
+    assert len(crews) == 2
+    assert not [process for process in crews if Path(f"/proc/{process}").exists()]
+    assert contents(corpus) == before
+    assert sorted(corpus.parent.iterdir()) == beside
+    return caught.value
+
+
+def test_a_worker_killed_while_decoding_is_an_error_with_a_remedy(monkeypatch, reviews, corpus, crews):
+    monkeypatch.setattr(columns, "decode_stretch", kill_oneself)
+    error = stopped(CarpError, "a worker process ended by signal SIGKILL", reviews, corpus, crews)
+    assert "run the same command again" in str(error)
+
+
+def test_a_worker_killed_while_cutting_is_an_error_with_a_remedy(monkeypatch, reviews, corpus, crews):
+    monkeypatch.setattr(prepare, "cut_texts", kill_oneself)
+    stopped(CarpError, "a worker process ended by signal SIGKILL", reviews, corpus, crews)
+
+
+def kill_oneself(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fill_the_disk(_):
+    raise OSError(28, "No space left on device", "somewhere")
+
+
+@pytest.mark.parametrize(("place", "name"), [(columns, "decode_stretch"), (prepare, "cut_texts")])
+def test_a_disk_that_is_full_for_a_worker_is_told_as_such(monkeypatch, reviews, corpus, crews, place, name):
+    monkeypatch.setattr(place, name, fill_the_disk)
+    error = stopped(StorageError, "no space left on the disk", reviews, corpus, crews)
+    assert error.where == str(corpus)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.999])
+def test_a_gzip_file_that_breaks_off_is_told_with_the_lines_that_were_whole(tmp_path, corpus, crews, share):
+    whole = gzip.compress(b"\n".join(lines_of(3000)), 1)
+    broken = tmp_path / "broken.gz"
+    broken.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(InputError) as expected:
+        read_reviews(broken)
+    error = stopped(InputError, "breaks off after", broken, corpus, crews)
+    assert str(error) == str(expected.value)
+
+
+def test_an_interrupt_in_either_phase_leaves_nothing(monkeypatch, reviews, corpus, crews):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    for phase in ("reading", "cutting"):
+        crews.clear()
+        before, beside = contents(corpus), sorted(corpus.parent.iterdir())
+        with pytest.raises(KeyboardInterrupt):
+            prepare_corpus([reviews], corpus, Asked(), overwrite=True, workers=2, **{phase: interrupt})
+        assert len(crews) == 2
+        assert not [process for process in crews if Path(f"/proc/{process}").exists()]
+        assert contents(corpus) == before
+        assert sorted(corpus.parent.iterdir()) == beside
+
+
+# ---- the command itself
+
+
+@pytest.fixture
+def large(tmp_path):
+    """Just large enough that workers are started."""
+    path = tmp_path / "large.jsonl"
+    line = b"\n".join(lines_of(1000, text="a fine and light thing " * 20)) + b"\n"
+    path.write_bytes(line * (1 + SMALL // len(line)))
+    return path
+
+
+def started(source, out):
+    """The command, and its workers as soon as there are some."""
+    command = [sys.executable, "-m", "carp", "prepare", str(source), "--out", str(out)]
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while process.poll() is None:
+        workers = [int(child) for child in children.read_text().split()]
+        if len(workers) >= 2:
+            return process, workers
+        time.sleep(0.005)
+    raise AssertionError(f"it was done before workers were seen: {process.communicate()}")
+
+
+needs_cores = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2 or not Path("/proc/self/task").exists(), reason="workers need cores"
+)
+
+
+def ended(workers):
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline, "a worker is left"
+        time.sleep(0.005)
+
+
+@needs_cores
+def test_ctrl_c_ends_the_command_and_its_workers_with_one_line(large, tmp_path):
+    process, workers = started(large, tmp_path / "out" / "corpus")
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert said.strip() == "carp: interrupted; nothing half-finished was left at --out."
+    ended(workers)
+    assert [path.name for path in tmp_path.iterdir()] == ["large.jsonl"]
+
+
+@needs_cores
+def test_a_worker_killed_from_outside_ends_the_command_with_one_line(large, tmp_path):
+    process, workers = started(large, tmp_path / "corpus")
+    os.kill(workers[0], signal.SIGKILL)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert said.startswith("carp: a worker process ended by signal SIGKILL")
+    assert len(said.strip().splitlines()) == 1
+    ended(workers)
+    assert [path.name for path in tmp_path.iterdir()] == ["large.jsonl"]
+
+
+@needs_cores
+def test_a_killed_command_takes_its_workers_along_and_the_next_one_cleans_up(large, reviews, tmp_path):
+    process, workers = started(large, tmp_path / "corpus")
+    process.kill()
+    process.communicate()
+    ended(workers)
+    prepare_corpus([reviews], tmp_path / "corpus", Asked())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "large.jsonl", "reviews.jsonl"]
+
+
+def test_a_disk_that_fills_up_while_workers_write_leaves_nothing(large, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    private = ["unshare", *(["-m"] if os.geteuid() == 0 else ["-r", "-m"]), "sh", "-c"]
+    mount = f"mount -t tmpfs -o size=9m none '{small}'"
+    if not shutil.which("unshare") or subprocess.run([*private, mount], capture_output=True).returncode:
+        pytest.skip("a small disk of its own cannot be mounted here")
+    script = f"""{mount} && '{sys.executable}' -m carp prepare '{large}' --out '{small}/corpus'
+        echo "exit code $?"; ls -A '{small}'"""
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    found = subprocess.run([*private, script], capture_output=True, text=True, env=environment, timeout=120)
+    assert found.stdout == "exit code 1\n"
+    assert "no space left on the disk" in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1
