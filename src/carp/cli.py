@@ -23,7 +23,7 @@ INTERRUPTED = 130  # what typer makes of Ctrl-C
 COMMANDS = (
     data.prepare,
     learn.train,
-    learn.evaluate,
+    use.evaluate,
     use.predict,
     use.explain,
     use.recommend,

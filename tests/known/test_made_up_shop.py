@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from carp.demo import DEMO_SETTINGS, SHOP_SIZE
+from carp.faithfulness.report import measure_explanations
 from carp.planted import planted_causes_found
 from carp.recommender import Recommender
 from carp.reviews.corpus import build_corpus
@@ -35,6 +36,18 @@ def test_explanations_show_the_planted_cause_far_more_often_than_random_sentence
     assert found.pairs == 400
     assert found.explained > found.random + 0.15
     assert found.explained > 1.5 * found.random
+
+
+def test_ratings_rest_on_the_sentences_that_explanations_name(recommender):
+    """Without them the rating moves further than without random words, and away from the sentiment that prevails."""
+    found = measure_explanations(recommender, pairs=400)
+    moves = found.sentences.beside_words
+    assert moves.comprehensiveness.pairs == 400
+    assert moves.comprehensiveness.above
+    assert moves.comprehensiveness.named > 1.5 * moves.comprehensiveness.chance
+    assert moves.signed_comprehensiveness.above
+    assert found.agreement.interval[0] > 0.75
+    assert found.agreement.over_biases[0] > 0
 
 
 def test_a_newcomer_is_rated_by_what_the_reviews_care_about(recommender, shop):

@@ -125,6 +125,19 @@ def test_every_system_stands_beside_the_tuned_biases_on_the_splits_it_has(tmp_pa
     assert f"{standings['anr'].floor_ratio:.3f}‡" not in written
 
 
+def test_corpora_stand_side_by_side_in_terms_of_the_biases(tmp_path):
+    make_results(tmp_path)
+    make_results(tmp_path, corpus="ratebeer", levels={**LEVELS, "mf": 0.7}, seed=1)
+    first, *_ = make_report(tmp_path)
+    [table] = first.tables
+    assert table.headings == ["system", "musical-instruments", "ratebeer"]
+    rows = {row.cells[0]: row.cells[1:] for row in table.rows}
+    assert rows.keys() == set(LEVELS)  # those that ran on both
+    assert rows["bias"] == ["1.000", "1.000"]
+    assert all(re.fullmatch(r"1\.\d{3}‡", cell) for cell in rows["mean"])
+    assert [row.cells[0] for row in table.rows][-2:] == ["bias", "mean"]
+
+
 def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
     make_results(tmp_path, levels={"3": 0.6, "5": 0.6, "7": 0.9})
     (tmp_path / BENCH).rename(tmp_path / "study.jsonl")
@@ -234,6 +247,14 @@ def test_the_command_writes_what_the_name_says(name, begins, tmp_path):
     make_results(tmp_path / "results")
     assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / name)]) == 0
     assert (tmp_path / name).read_text().startswith(begins)
+
+
+def test_plots_of_a_markdown_file_lie_beside_it(tmp_path):
+    make_results(tmp_path / "results")
+    assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / "r.md")]) == 0
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (tmp_path / "r.md").read_text())
+    assert len(shown) == 2
+    assert all(b"<svg" in (tmp_path / name).read_bytes() for name in shown)
 
 
 def test_a_folder_without_results_is_named(tmp_path, capsys):

@@ -39,6 +39,7 @@ ROOMS = [
     "recommender",
     "carp",  # the package itself: the public names
     "planted",
+    "faithfulness",
     "render",
     "bench",
     "scale",

@@ -45,12 +45,26 @@ class Section:
 def make_report(folder: Path) -> list[Section]:
     """All that a folder of results holds."""
     lines = list(read_results(folder, BENCH).lines.values())
-    sections = [comparison_section(found) for found in compare(lines, folder)]
+    comparisons = compare(lines, folder)
+    sections = [*summary_section(comparisons), *map(comparison_section, comparisons)]
     sections += [study_section(found) for found in found_studies(folder)]
     if not sections:
         mend = "run carp bench or carp study with this --out first"
         raise UsageError("there are no results in this folder", where=str(folder), mend=mend)
     return sections
+
+
+def summary_section(comparisons: Sequence[Comparison]) -> list[Section]:
+    """Several corpora side by side, each error over that of the tuned biases: MSE itself has another scale in each."""
+    shown = {c.corpus: {s.model: s for s in c.standings if s.floor_ratio is not None} for c in comparisons}
+    if len(shown) < 2 or not all(shown.values()):
+        return []
+    shared = set.intersection(*(set(standings) for standings in shown.values()))
+    ratio = {model: [rows[model].floor_ratio or 0.0 for rows in shown.values()] for model in shared}
+    order = sorted(shared, key=lambda model: (sum(ratio[model]), model))
+    rows = [Row([model, *(_floor_cell(standings[model]) for standings in shown.values())]) for model in order]
+    table = Table(f"Test MSE over that of {FLOOR}", ["system", *shown], rows, marked=-1)
+    return [Section("All corpora", [table], [_floor_note()])]
 
 
 def comparison_section(found: Comparison) -> Section:
@@ -131,10 +145,7 @@ def _notes(found: Comparison) -> list[str]:
             "the runs' errors; it has few runs to go by."
         )
     if any(standing.floor_difference for standing in found.standings):
-        notes.append(
-            f"“over {FLOOR}” is the error over that of the tuned biases on the same splits, below 1 is better; "
-            f"{OFF_FLOOR} differs from them by the same test."
-        )
+        notes.append(_floor_note())
     if any(not standing.complete for standing in found.standings):
         notes.append("Systems that lack some of the splits stand below the others and take no place.")
     dataset = dataset_of(found.corpus)
@@ -142,6 +153,13 @@ def _notes(found: Comparison) -> list[str]:
         notes.append(f"Published figures: Li et al., SIGIR 2019, for {dataset}; their split is not known.")
         notes += [REMARKS[dataset]] if dataset in REMARKS else []
     return notes
+
+
+def _floor_note() -> str:
+    return (
+        f"“over {FLOOR}” is the error over that of the tuned biases on the same splits, below 1 is better; {OFF_FLOOR} "
+        f"differs from them at the {LEVEL:.0%} level: paired t-test over test pairs, corrected by Holm's method."
+    )
 
 
 def study_section(found: StudyFound) -> Section:
@@ -216,7 +234,8 @@ def report_text(sections: Sequence[Section]) -> str:
     return "\n\n".join(neutral(part) for part in parts)
 
 
-def report_markdown(sections: Sequence[Section]) -> str:
+def report_markdown(sections: Sequence[Section], plots: str | None = None) -> str:
+    """Markdown; with the folder that `write_plots` filled, as a reader of the file would name it, plots are shown."""
     parts = []
     for section in sections:
         parts.append(f"## {_markdown(section.title)}")
@@ -228,7 +247,25 @@ def report_markdown(sections: Sequence[Section]) -> str:
             lines += [_markdown_line(_emphasised(row, one.marked)) for row in one.rows]
             parts.append(f"{_markdown(one.title)}\n\n" + "\n".join(lines))
         parts += [_markdown(note) for note in section.notes]
+        if plots is not None:
+            parts += [f"![{_markdown(caption)}]({plots}/{plot_name(caption)})" for caption, _ in section.plots]
     return "\n\n".join(parts) + "\n"
+
+
+def plot_name(caption: str) -> str:
+    """
+    >>> plot_name("c_pos/c_neg by rank on ratebeer")
+    'c_pos-c_neg-by-rank-on-ratebeer.svg'
+    """
+    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in caption) + ".svg"
+
+
+def write_plots(sections: Sequence[Section], folder: Path) -> None:
+    from carp.storage import write_bytes
+
+    for section in sections:
+        for caption, draw in section.plots:
+            write_bytes(folder / plot_name(caption), draw().encode())
 
 
 def _emphasised(row: Row, column: int) -> list[str]:

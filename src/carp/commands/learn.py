@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import carp
-from carp.commands.options import MAX_SEED, AsJson, Model, Out, Overwrite, key_values
+from carp.commands.options import MAX_SEED, AsJson, Out, Overwrite, key_values
 from carp.commands.outputs import check_new_folder
 from carp.commands.telling import naming, say, show_json
 from carp.errors import UsageError
@@ -140,15 +139,3 @@ def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     if explains(type(recommender.model)):
         say(f"      {command('explain', out, user, item)}")
     say(f"      {command('recommend', out, user)}")
-
-
-def evaluate(model: Model, as_json: AsJson = False) -> None:
-    """Test errors beside those of the mean and of the tuned biases on the same pairs."""
-    from carp.render.tables import evaluation_text
-
-    with naming(model):
-        found = carp.load(model).evaluate()
-    if as_json:
-        show_json(found)
-    else:
-        print(evaluation_text(found))

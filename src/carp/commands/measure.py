@@ -114,16 +114,21 @@ def report(
     out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Tables with significance and the published figures; plots on the page."""
+    """Tables with significance and the published figures; plots on the page, or in a folder beside a Markdown file."""
     from carp.bench.page import report_page
-    from carp.bench.report import make_report, report_markdown, report_text
+    from carp.bench.report import make_report, report_markdown, report_text, write_plots
 
     if out is not None:
         check_new_file(out, overwrite)
     sections = make_report(results)
     suffix = {".html": "html", ".htm": "html", ".md": "markdown"}
     kind = format or suffix.get(out.suffix.lower() if out else "", "text")
-    written = {"text": report_text, "markdown": report_markdown, "html": report_page}[kind](sections)
+    if kind == "markdown" and out is not None:
+        plots = out.with_name(f"{out.stem}-plots")
+        write_plots(sections, plots)
+        written = report_markdown(sections, plots.name)
+    else:
+        written = {"text": report_text, "markdown": report_markdown, "html": report_page}[kind](sections)
     if out is None:
         print(written.rstrip())
     else:
@@ -177,16 +182,12 @@ def _show_studies(out: Path, corpus: str, names: list[str], as_json: bool) -> No
     """The tables to standard output, the plots beside the results."""
     from dataclasses import asdict
 
-    from carp.bench.report import report_text, study_section
+    from carp.bench.report import report_text, study_section, write_plots
     from carp.bench.study import found_studies
-    from carp.storage import write_bytes
 
     found = [one for one in found_studies(out, names) if one.corpus == corpus]
     sections = [study_section(one) for one in found]
-    for section in sections:
-        for caption, draw in section.plots:
-            plain = "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in caption)
-            write_bytes(out / "plots" / f"{plain}.svg", draw().encode())
+    write_plots(sections, out / "plots")
     if as_json:
         show_json({"out": str(out), "studies": [asdict(one) for one in found]})
     else:

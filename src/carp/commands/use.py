@@ -1,11 +1,11 @@
-"""A model is asked: ratings, reasons, recommendations."""
+"""A model is asked: ratings, reasons, recommendations, and how good they are."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,9 @@ from carp.errors import UsageError
 
 if TYPE_CHECKING:
     from carp.explain import Explanation
+    from carp.faithfulness.report import Faithfulness
+    from carp.recommender import Recommender
+    from carp.reviews.shop import Shop
 
 
 def predict(
@@ -135,3 +138,77 @@ def recommend(
         means = ["unknown" if one.item_mean is None else f"{one.item_mean:.2f}" for one in found]
         rows = [[one.item, f"{one.rating:.2f}", mean] for one, mean in zip(found, means, strict=True)]
         print(table(["item", "predicted", "average"], rows))
+
+
+def evaluate(
+    model: Model,
+    explanations: Annotated[
+        bool, typer.Option("--explanations", help="Whether the explanations are true, on held-out pairs.")
+    ] = False,
+    pairs: Annotated[
+        int | None, typer.Option(min=1, help="With --explanations: held-out pairs to explain, 1000 if not given.")
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="MODEL", help="With --explanations: the same of another seed; repeat it for more."),
+    ] = None,
+    aspects: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --explanations: JSON lines with user, item and aspects."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test errors beside those of the mean and of the tuned biases; with --explanations, how true the reasons are."""
+    from carp.render.tables import evaluation_text
+
+    alone = next(
+        (n for n, given in (("--pairs", pairs), ("--against", against), ("--aspects", aspects)) if given), None
+    )
+    if alone and not explanations:
+        raise UsageError(f"{alone} is for explanations", where="carp evaluate", mend="add --explanations")
+    with naming(model):
+        recommender = carp.load(model)
+        judged = _judge_explanations(recommender, pairs, against or [], aspects) if explanations else None
+        found = recommender.evaluate()
+    if as_json:
+        show_json(found if judged is None else {**found, "explanations": judged.as_dict()})
+        return
+    print(evaluation_text(found))
+    if judged is not None:
+        from carp.render.faithfulness import faithfulness_text
+
+        print(f"\n{faithfulness_text(judged)}")
+
+
+def _judge_explanations(
+    recommender: Recommender, pairs: int | None, against: list[Path], aspects: Path | None
+) -> Faithfulness:
+    from carp.faithfulness.report import PAIRS, measure_explanations
+
+    others = []
+    for folder in against:
+        with naming(folder):
+            others.append(carp.load(folder))
+    options: dict[str, Any] = {"against": others, "aspects": aspects, "shop": made_up_shop(recommender)}
+    return measure_explanations(recommender, pairs=pairs or PAIRS, tell=lambda what: say(f"{what}."), **options)
+
+
+def made_up_shop(recommender: Recommender) -> Shop | None:
+    """The demo's shop, where the model was trained on it: there every rating has a known cause."""
+    from carp.demo import QUICK_SHOP_SIZE, SHOP_SIZE
+    from carp.reviews.shop import make_shop
+
+    archive = recommender.archive
+    if not archive.users[0].startswith("person-") or not archive.items[0].startswith("thing-"):
+        return None
+    for size in (SHOP_SIZE, QUICK_SHOP_SIZE):
+        for seed in sorted({recommender.seed, recommender.split_seed}):
+            shop = make_shop(seed=seed, **size)
+            written = {(review.user, review.item): review.text for review in shop.reviews}
+            pairs = zip(archive.user.tolist(), archive.item.tolist(), strict=True)
+            if all(
+                written.get((archive.users[user], archive.items[item])) == archive.texts[record]
+                for record, (user, item) in enumerate(pairs)
+            ):
+                return shop
+    return None

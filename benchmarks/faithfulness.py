@@ -1,0 +1,220 @@
+"""Are the explanations true? Every measure for models on corpora, one JSON line a model × corpus × seed.
+
+    python benchmarks/faithfulness.py --bundles MODEL... [--aspects FILE] --out results/faithfulness.jsonl
+    python benchmarks/faithfulness.py CORPUS... --models carp:variant=calibrated anr --seeds 0 1 2 \\
+        --aspects tripadvisor=tripadvisor.jsonl.gz --out results/faithfulness.jsonl
+    python benchmarks/faithfulness.py --shop --models carp --out results/faithfulness.jsonl
+    python benchmarks/faithfulness.py --table results/faithfulness.jsonl
+
+CORPUS is a folder made by `carp prepare`; models of the same name and corpus that differ in their seed alone are also
+held against each other (stability). Settings follow a model's name after colons. With --shop the demo's made-up shop
+is a corpus too, where every rating has a known cause. Lines are added as they are measured, and what is there already
+is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+SHOP = "made-up-shop"
+Line = dict[str, Any]
+
+
+@dataclass
+class Group:
+    """Models that differ in their seed alone, on one corpus."""
+
+    corpus: str
+    label: str
+    members: list[Any] = field(default_factory=list)  # Recommender
+    aspects: Path | None = None
+    shop: Any = None
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def trained(given: argparse.Namespace) -> Iterator[Group]:
+    """Each model on each corpus, with all its seeds."""
+    from carp.bench.grid import read_systems
+
+    aspects = dict(text.split("=", 1) for text in given.aspects if "=" in text)
+    systems = read_systems(",".join(given.models))
+    for corpus_name, corpus, shop in corpora(given):
+        for system in systems:
+            settings = {**(shop_settings(system.model) if shop is not None else {}), **system.settings}
+            group = Group(corpus_name, system.label, shop=shop)
+            group.aspects = Path(aspects[corpus_name]) if corpus_name in aspects else None
+            todo = [seed for seed in given.seeds if not known(given, corpus_name, system.label, seed)]
+            for seed in given.seeds if todo else []:
+                group.members.append(fit(corpus, system.model, settings, seed, given))
+            if group.members:
+                yield group
+
+
+def corpora(given: argparse.Namespace) -> Iterator[tuple[str, Any, Any]]:
+    from carp.demo import SHOP_SIZE
+    from carp.reviews.corpus import Corpus, build_corpus
+    from carp.reviews.formats import read_reviews
+    from carp.reviews.shop import make_shop
+
+    for path in given.corpora:
+        yield Path(path).resolve().name, Corpus.load(Path(path)), None
+    if given.shop:
+        shop = make_shop(seed=0, **SHOP_SIZE)
+        yield SHOP, build_corpus(read_reviews(shop.frame())), shop
+
+
+def shop_settings(name: str) -> dict[str, Any]:
+    from carp.demo import DEMO_SETTINGS
+    from carp.models import model_entry
+
+    return DEMO_SETTINGS if model_entry(name).place.endswith(":Carp") else {}
+
+
+def fit(corpus: Any, name: str, settings: dict[str, Any], seed: int, given: argparse.Namespace) -> Any:
+    from carp.recommender import Recommender
+
+    began = time.monotonic()
+    found = Recommender(name, seed=seed, split_seed=given.split_seed, device=given.device, **settings)
+    found.fit(corpus, progress=False)
+    say(f"{name}, seed {seed}: trained in {time.monotonic() - began:.0f} s")
+    return found
+
+
+def loaded(given: argparse.Namespace) -> Iterator[Group]:
+    """Bundles as they are; those of one model on one split belong together."""
+    import carp
+    from carp.commands.use import made_up_shop
+
+    groups: dict[tuple[Any, ...], Group] = {}
+    for path in given.bundles:
+        member = carp.load(path, device=given.device)
+        facts = member.archive.facts
+        settings = json.dumps({**member.facts["training"], **vars(member.config)}, sort_keys=True, default=str)
+        key = (member.name, facts["fingerprint"], member.archive.part.tobytes(), settings)
+        sources = facts["corpus"].get("sources") or [facts["fingerprint"][:12]]
+        corpus = Path(sources[0]).name.partition(".")[0]
+        variant = getattr(member.config, "variant", None)
+        label = f"{member.name}:variant={variant}" if variant not in (None, "paper") else member.name
+        group = groups.setdefault(key, Group(corpus, label))
+        group.aspects = next((Path(text) for text in given.aspects if "=" not in text), None)
+        group.shop = made_up_shop(member)
+        group.members.append(member)
+    yield from groups.values()
+
+
+def known(given: argparse.Namespace, corpus: str, label: str, seed: int) -> bool:
+    wanted = (corpus, label, seed, given.split_seed, given.pairs)
+    return any(tuple(line[k] for k in KEY) == wanted for line in lines_of(given.out))
+
+
+KEY = ("corpus", "model", "seed", "split_seed", "asked")
+
+
+def lines_of(path: Path | None) -> list[Line]:
+    if path is None or not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def measure(group: Group, given: argparse.Namespace) -> Iterator[Line]:
+    from carp.bench.cells import all_settings, changed, current_commit, machine
+    from carp.faithfulness.report import measure_explanations
+
+    for member in group.members:
+        if known(given, group.corpus, group.label, member.seed):
+            continue
+        others = [other for other in group.members if other is not member]
+        found = measure_explanations(
+            member, pairs=given.pairs, against=others, aspects=group.aspects, shop=group.shop, tell=say
+        )
+        test = member.evaluate()
+        yield {
+            "corpus": group.corpus,
+            "fingerprint": member.archive.facts["fingerprint"],
+            "model": group.label,
+            "seed": member.seed,
+            "split_seed": member.split_seed,
+            "asked": given.pairs,
+            "settings": changed(member.name, all_settings(member)),
+            "test_mse": test["rows"][member.name]["mse"],
+            "bias_mse": test["rows"]["bias"]["mse"],
+            "explanations": found.as_dict(),
+            "command": " ".join(["python", *sys.argv]),
+            "commit": given.commit or current_commit(),
+            "machine": machine(member.device.type),
+        }
+
+
+def table(lines: Iterable[Line]) -> str:
+    """The figures that matter most, a row a line."""
+    heads = ("corpus", "model", "seed", "words", "move, named", "move, random", "p", "signed, named", "signed, random",
+             "p", "AUC", "biases' AUC", "resemblance over like length", "overlap (chance)", "planted (random)"
+             )  # fmt: skip
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for line in lines:
+        found = line["explanations"]
+        moves = found["sentences"]["beside_words"]
+        size, signed = moves["comprehensiveness"], moves["signed_comprehensiveness"]
+        agreement, like = found["agreement"], found["resemblance"]["like_length"]
+        overlap = (found["stability"] or {}).get("overlap")
+        planted = found["planted"]
+        cells = [line["corpus"], line["model"], str(line["seed"]), f"{found['sentences']['words']:.0f}"]
+        cells += _compared(size) + _compared(signed)
+        cells += ["", ""] if agreement is None else [f"{agreement['auc']:.3f}", f"{agreement['bias_auc']:.3f}"]
+        cells.append("" if like is None else f"{like['difference']:+.4f}, {like['p_t']:.2g}")
+        cells.append("" if overlap is None else f"{overlap['named']:.2f} ({overlap['chance']:.2f})")
+        cells.append("" if planted is None else f"{planted['explained']:.0%} ({planted['random']:.0%})")
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _compared(found: Line | None) -> list[str]:
+    if found is None:
+        return ["", "", ""]
+    return [f"{found['named']:.4f}", f"{found['chance']:.4f}", f"{max(found['p_t'], found['p_wilcoxon']):.2g}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", nargs="*")
+    parser.add_argument("--bundles", nargs="+", default=[], help="models that are trained already")
+    parser.add_argument("--models", nargs="+", default=["carp:variant=calibrated"])
+    parser.add_argument("--shop", action="store_true", help="the demo's made-up shop too")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--split-seed", type=int, default=0)
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--aspects", nargs="+", default=[], help="CORPUS=FILE with the reviewers' own scores, or FILE")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--commit", help="recorded where the runs are made on a copy without git")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path, help="print the table of a file of runs")
+    given = parser.parse_args()
+    if given.table:
+        print(table(lines_of(given.table)))
+        return
+    lines = []
+    for groups in (loaded(given), trained(given)):
+        for group in groups:
+            for line in measure(group, given):
+                lines.append(line)
+                say(f"{line['corpus']}, {line['model']}, seed {line['seed']}: {line['explanations']['seconds']:.0f} s")
+                if given.out:
+                    with given.out.open("a") as file:
+                        file.write(json.dumps(line, allow_nan=False) + "\n")
+    print(table(lines))
+
+
+if __name__ == "__main__":
+    main()

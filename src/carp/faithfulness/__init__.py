@@ -1,0 +1,1 @@
+"""Are the explanations true? Measured on held-out pairs, against chance."""
