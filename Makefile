@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint install clean accuracy
+.PHONY: demo test lint install clean speed speed-gpu
 
 demo: install
 	$(BIN)/carp demo --out demo
@@ -15,6 +15,13 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+speed: install
+	$(BIN)/python benchmarks/speed.py --out results/speed-cpu.json
+	$(BIN)/python benchmarks/prepare.py --out results/prepare.jsonl
+
+speed-gpu:  # with torch, triton, numpy and safetensors alone, as they are on the machine with the card
+	PYTHONPATH=src $(PYTHON) benchmarks/speed_gpu.py --out results/speed-gpu.jsonl
 
 install: $(VENV)/installed
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from carp.checkpoint import Checkpoint, Progress, copy_of
 from carp.errors import CarpError, UsageError
+from carp.kernels import Trainer, trainer_for
 from carp.models.base import RatingModel
 from carp.models.batch import Batch, TrainingData
 from carp.models.predict import predict_pairs
@@ -164,9 +165,10 @@ def _epochs(
     checkpoint: Checkpoint | None,
     watcher: Watcher,
 ) -> dict[str, Tensor]:
+    fast = trainer_for(model, data, settings, device, optimizer)
     try:
         while not progress.finished(settings.epochs, settings.patience):
-            record = _one_epoch(model, data, settings, optimizer, seed, progress.epoch + 1, device, watcher)
+            record = _one_epoch(model, data, settings, optimizer, fast, seed, progress.epoch + 1, device, watcher)
             progress.epoch += 1
             progress.history.append(record)
             if record["valid_mse"] < progress.best_error:
@@ -192,6 +194,7 @@ def _one_epoch(
     data: TrainingData,
     settings: TrainingSettings,
     optimizer: torch.optim.Optimizer,
+    fast: Trainer | None,
     seed: int,
     epoch: int,
     device: torch.device,
@@ -207,7 +210,7 @@ def _one_epoch(
             yield batch.to(device)
             watcher.batch_done()
 
-    loss = model.train_epoch(batches(), optimizer)
+    loss = model.train_epoch(batches(), optimizer) if fast is None else fast.epoch(seed, epoch, watcher)
     trained = time.monotonic()
     if not math.isfinite(loss):
         raise CarpError(

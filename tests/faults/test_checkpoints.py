@@ -68,7 +68,7 @@ def small_model(data):
     return Carp(config, data.sizes)
 
 
-def run(data, folder, *, resume, watcher=None, settings=SETTINGS, identity="a training", seed=3):
+def run(data, folder, *, resume, watcher=None, settings=SETTINGS, identity="a training", seed=5):
     model = small_model(data)
     options = {"seed": seed, "device": CPU, "folder": folder, "identity": identity, "resume": resume}
     progress = train(model, data, settings, watcher=watcher, **options)

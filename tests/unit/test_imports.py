@@ -51,7 +51,7 @@ ROOMS = [
     "__main__",
 ]
 # An Explanation shows itself, and fitting shows a bar: both reach for the renderer only when asked to.
-LAZY = {("explain", "render"), ("recommender", "render")}
+LAZY = {("explain", "render"), ("recommender", "render"), ("models", "kernels")}
 BARE = {"torch", "numpy", "safetensors", "triton", "carp"}
 ABSENT = ["msgspec", "polars", "pandas", "pyarrow", "zstandard", "typer", "rich", "scipy", "sklearn", "fastapi"]
 CORE = ("models", "kernels", "checkpoint", "train", "storage")

@@ -1,0 +1,120 @@
+"""The same mathematics as models/, fast. Each function here says None where only the plain path is there."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+    from torch import Tensor
+
+    from carp.models.base import RatingModel
+    from carp.models.batch import Pairs, TrainingData
+    from carp.reviews.documents import Documents
+
+
+__all__ = ["Trainer", "encode_documents", "score_pairs", "trainer_for"]
+
+
+class Trainer(Protocol):
+    """One epoch as the plain loop's, its random choices a function of seed and epoch; the mean loss."""
+
+    def epoch(self, seed: int, epoch: int, watcher: Any) -> float: ...
+
+
+def trainer_for(
+    model: RatingModel, data: TrainingData, settings: Any, device: torch.device, optimizer: torch.optim.Optimizer
+) -> Trainer | None:
+    """A fast trainer for this model on this device, or None: train it the plain way.
+
+    `settings` are TrainingSettings. The trainer leaves its state in the optimizer after each epoch, in the plain
+    form, so that a checkpoint can be continued by either.
+    """
+    from carp.models.carp import Carp
+
+    if type(model) is not Carp:  # a subclass may have its own forward or loss
+        return None
+    try:
+        if device.type == "cuda":
+            if not gpu_kernels_wanted():
+                return None
+            from carp.kernels.gpu_train import gpu_trainer
+
+            trainer: Trainer | None = gpu_trainer(model, data, settings, device, optimizer)
+            return trainer
+        return _cpu_trainer(model, data, settings, device, optimizer)
+    except Exception as problem:  # whatever it is, the plain path needs none of it
+        give_way("training", problem)
+        return None
+
+
+def gpu_kernels_wanted() -> bool:
+    """Asked for by CARP_GPU_KERNELS=1: they are right in Triton's interpreter, but no card has confirmed it yet."""
+    return os.environ.get("CARP_GPU_KERNELS") == "1"
+
+
+def give_way(what: str, problem: Exception) -> None:
+    """The one line that says why the plain path is taken."""
+    reason = " ".join(str(problem).split()) or type(problem).__name__
+    warnings.warn(f"{what} takes the plain path: {reason[:300]}", RuntimeWarning, stacklevel=3)
+
+
+def _cpu_trainer(
+    model: Any, data: TrainingData, settings: Any, device: torch.device, optimizer: torch.optim.Optimizer
+) -> Trainer | None:
+    from carp.kernels.encode_cpu import covers
+
+    if device.type != "cpu" or settings.weight_decay or not covers(model.config):
+        return None
+    from carp.kernels.train_cpu import CpuTrainer
+
+    return CpuTrainer(model, data, settings.batch_size, optimizer)
+
+
+def encode_documents(
+    encode: Callable[[Tensor, Tensor], Tensor], documents: Documents, device: torch.device
+) -> Tensor | None:
+    """The sides of all documents where `encode` is a covered model's own `encode_users` or `encode_items`."""
+    from carp.models.carp import Carp
+
+    model = getattr(encode, "__self__", None)
+    if type(model) is not Carp or device.type != "cpu" or encode not in (model.encode_users, model.encode_items):
+        return None
+    from carp.kernels.documents_cpu import encode_side
+    from carp.kernels.encode_cpu import covers
+
+    drops = model.training and model.config.dropout
+    if drops or not covers(model.config) or model.embedding.weight.device.type != "cpu":
+        return None
+    side = model.user_side if encode == model.encode_users else model.item_side
+    return encode_side(side, model.embedding.weight, documents)
+
+
+def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
+    """Ratings of pairs from sides that are ready."""
+    from carp.models.carp import Carp
+
+    if type(model) is not Carp:
+        return None
+    if users.device.type == "cuda":
+        return _score_pairs_gpu(model, users, items, pairs) if gpu_kernels_wanted() else None
+    from carp.kernels.score_cpu import covers, score_numbered
+
+    return score_numbered(model, users, items, pairs.users, pairs.items) if covers(model) else None
+
+
+def _score_pairs_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
+    import torch
+
+    try:
+        from carp.kernels.gpu_score import score_pairs_gpu
+
+        u, i = (torch.from_numpy(column).to(users.device) for column in (pairs.users, pairs.items))
+        return score_pairs_gpu(model, users, items, u, i)
+    except Exception as problem:  # whatever it is, the plain path needs none of it
+        give_way("scoring", problem)
+        return None

@@ -20,6 +20,11 @@ BLOCK_PAIRS = 4_000
 @torch.no_grad()
 def encode_documents(encode: Callable[[Tensor, Tensor], Tensor], documents: Documents, device: torch.device) -> Tensor:
     """The sides of all documents [D, ...], those of like length together so that little is padded."""
+    from carp import kernels
+
+    fast = kernels.encode_documents(encode, documents, device)
+    if fast is not None:
+        return fast
     lengths = documents.lengths()
     order = np.argsort(lengths, kind="stable")
     sides: Tensor | None = None
@@ -60,6 +65,11 @@ def predict_pairs(model: RatingModel, data: TrainingData, pairs: Pairs, device: 
 @torch.no_grad()
 def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor:
     """Ratings of pairs from sides that are ready."""
+    from carp import kernels
+
+    fast = kernels.score_pairs(model, users, items, pairs)
+    if fast is not None:
+        return fast
     ratings = torch.empty(len(pairs), device=users.device)
     for start in range(0, len(pairs), BLOCK_PAIRS):
         u = torch.from_numpy(pairs.users[start : start + BLOCK_PAIRS]).to(users.device)

@@ -1,0 +1,298 @@
+"""One training step of CARP as a fixed list of kernels: no shape, no launch depends on the batch.
+
+The step's number lies on the device and every kernel finds its pairs by it, so that the whole step can be recorded
+once and replayed without the host. A step past the last pair changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from carp.kernels.gpu_corpus import GpuCorpus
+from carp.kernels.gpu_layout import Packed
+from carp.models.carp import Carp
+
+PAIRS = 64  # a program takes at once
+ROWS = 64  # viewpoints whose part of W_p's gradient a program adds up
+FIXED = 2.0**44  # of fixed-point sums: 6e-14 is told apart, half a million still fits
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How products are computed ("tf32", "tf32x3" nearly in full, "ieee"), and whether sums repeat to the bit."""
+
+    products: str = "tf32"
+    repeatable: bool = True
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How the kernels that read documents are cut: words at once, warps a program, depth of loads, shares."""
+
+    block: int = 64
+    read_warps: int = 4
+    read_stages: int = 2
+    back_warps: int = 4
+    back_stages: int = 2
+    gate_warps: int = 4
+    gate_stages: int = 2
+    split: int = 26  # shares of a viewpoint's documents: with 10 viewpoints two for each of an H200's processors
+
+
+@dataclass(frozen=True)
+class Rates:
+    """RMSprop's."""
+
+    learning: float
+    decay: float
+    epsilon: float
+    weight_decay: float
+
+
+class Buffers:
+    """What a step leaves for its later kernels."""
+
+    def __init__(self, packed: Packed, corpus: GpuCorpus, batch: int, cut: Tuning, *, repeatable: bool) -> None:
+        s, device = packed.shapes, packed.native.device
+        documents, longest = 2 * batch, math.ceil(corpus.longest / 64) * 64
+
+        def room(*shape: int) -> Tensor:
+            return torch.zeros(shape, device=device)
+
+        columns = 2 * s.window * s.N
+        self.longest = longest
+        self.projected = room(s.rows, columns)
+        self.projected_change = room(s.rows, columns)
+        self.fixed = torch.zeros(s.rows if repeatable else 1, columns, dtype=torch.int64, device=device)
+        self.table_change = room(s.rows, s.d)
+        self.answers = room(2, s.M, s.N)
+        self.features = room(documents, longest, s.N)
+        self.wide = room(documents, s.M, 3, s.N)  # weighted sum, Σ dscore g, mean
+        self.narrow = room(documents, s.M, 2, s.K)  # rudiment and its gradient
+        self.normal = room(documents, s.M, 2)  # highest score, 1 / sum of exponentials
+        self.counts = room(documents)
+        self.sides = room(documents, s.M, s.K)
+        self.side_changes = room(documents, s.M, s.K)
+        self.attention = room(documents, 2, s.M, longest)
+        self.vectors = room(documents, s.M, 3, s.N)
+        self.shares = math.ceil(batch * s.M / ROWS)
+        self.projection_parts = room(2, self.shares, s.K, s.N)
+        self.bias_parts = room(2, batch * longest // cut.block, s.N)
+        self.gate_parts = room(cut.split, 2 * s.M, s.N, s.N)
+        self.query_parts = room(cut.split, 2 * s.M, s.N)
+        self.votes = room(batch, 2, s.U, s.K)
+        self.vote_changes = room(batch, 2, s.U, s.K)
+        self.capsule_vectors = room(batch, 4, 2, s.K)
+        self.degree_changes = room(batch, 2)
+        self.losses = room(batch)
+        self.errors = room(batch)
+        self.lengths = room(batch, 2)
+        self.state = torch.zeros(2, dtype=torch.int64, device=device)  # the step's number, the epoch's seed
+        self.total = torch.zeros(1, dtype=torch.float64, device=device)
+
+
+class Step:
+    """The kernels of a step, in order; `run` launches them."""
+
+    def __init__(
+        self,
+        model: Carp,
+        packed: Packed,
+        corpus: GpuCorpus,
+        batch: int,
+        rates: Rates,
+        precision: Precision,
+        tuning: Tuning,
+        table: Tensor,
+        table_squares: Tensor,
+    ) -> None:
+        self.config, self.levels, self.liked_above = model.config, model.sizes.levels, model.liked_above
+        self.packed, self.corpus, self.batch = packed, corpus, batch
+        self.rates, self.precision, self.tuning = rates, precision, tuning
+        self.table, self.table_squares = table, table_squares
+        self.room = Buffers(packed, corpus, batch, tuning, repeatable=precision.repeatable)
+        self.order = torch.zeros(corpus.pairs, dtype=torch.int32, device=table.device)
+
+    def run(self) -> None:
+        self.read()
+        self.judge()
+        self.read_back()
+        self.add_up()
+        self.update()
+
+    @property
+    def _document(self) -> tuple[Tensor, ...]:
+        c = self.corpus
+        return c.offsets, c.owners, c.records, self.order, self.room.state
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        return {
+            "BATCH": self.batch,
+            "LONGEST": self.room.longest,
+            "BLOCK": self.tuning.block,
+            "N": self.packed.shapes.N,
+        }
+
+    @property
+    def _words(self) -> dict[str, Any]:
+        return {**self._reading, "WINDOW": self.packed.shapes.window, "KEEP": 1.0 - self.config.dropout}
+
+    @property
+    def _viewpoints(self) -> dict[str, Any]:
+        s = self.packed.shapes
+        return {**self._reading, "K": s.K, "M": s.M, "SCALE": self.config.attention_scale, **self._products}
+
+    @property
+    def _products(self) -> dict[str, Any]:
+        return {"PRECISION": self.precision.products}
+
+    def read(self) -> None:
+        """Documents to viewpoints and aspects."""
+        from carp.kernels import triton_read as kernels
+
+        s, w, room, corpus = self.packed.shapes, self.packed.weights, self.room, self.corpus
+        kernels.answer_queries[(2 * s.M,)](w["gate_query"], w["queries"], w["gate_bias"], room.answers, N=s.N)
+        torch.mm(self.table, w["convolution"].view(s.d, -1), out=room.projected)
+        grid = (2 * self.batch, room.longest // self.tuning.block)
+        kernels.write_features[grid](
+            room.projected, w["convolution_bias"], corpus.words, corpus.reviews, *self._document,
+            room.features, corpus.pairs, **self._words,
+        )  # fmt: skip
+        kernels.read_documents[(2 * self.batch, s.M)](
+            w["gate_context"], room.answers, w["projection"], corpus.reviews, *self._document,
+            room.features, room.wide, room.narrow, room.vectors, room.normal, room.counts, room.sides, corpus.pairs,
+            **self._viewpoints, num_warps=self.tuning.read_warps, num_stages=self.tuning.read_stages,
+        )  # fmt: skip
+
+    def judge(self) -> None:
+        """Pairs to losses, and back to viewpoints and aspects."""
+        from carp.kernels import triton_pair as kernels
+
+        s, w, room, corpus, config = self.packed.shapes, self.packed.weights, self.room, self.corpus, self.config
+        sizes = {"BATCH": self.batch, "M": s.M, "U": s.U, "K": s.K}
+        products = {"BLOCK": PAIRS, "PRECISION": self.precision.products}
+        blocks = math.ceil(self.batch / PAIRS)
+        kernels.cast_votes[(2 * s.M**2, blocks)](room.sides, w["vote_weight"], room.votes, **sizes, **products)
+        learned = "user_bias" in w
+        kernels.judge[(self.batch,)](
+            room.votes, w["highway_gate"], w["highway_gate_bias"], w["highway"], w["highway_bias"],
+            w["regression"], w["regression_bias"], corpus.base,
+            w.get("user_bias", corpus.base), w.get("item_bias", corpus.base),
+            corpus.ratings, corpus.owners, self.order, room.state,
+            room.vote_changes, room.capsule_vectors, room.degree_changes, room.losses, room.errors, room.lengths,
+            corpus.pairs, corpus.users, **sizes,
+            ITERATIONS=config.routing_iterations, BI=config.routing == "bi-agreement", LEARNED=learned,
+            SPAN=float(self.levels - 1), LIKED=float(self.liked_above), MARGIN=config.margin,
+            WEIGHT=config.rating_weight, OPPOSITE=config.opposite_weight if config.mutual_exclusion else 0.0,
+            SQUARED=config.hinge == "squared",
+        )  # fmt: skip
+        kernels.vote_weight_gradients[(2 * s.M**2,)](
+            room.sides, room.vote_changes, self.packed.changes["vote_weight"], **sizes, **products
+        )
+        narrow = {**products, "BLOCK": 16}
+        kernels.side_gradients[(math.ceil(self.batch / 16), 2 * s.M)](
+            room.sides, w["vote_weight"], room.vote_changes, room.side_changes, **sizes, **narrow
+        )
+
+    def read_back(self) -> None:
+        """From viewpoints' and aspects' gradients to the projected words' and the parts of the gates'."""
+        from carp.kernels import triton_read as kernels
+
+        s, w, room, corpus = self.packed.shapes, self.packed.weights, self.room, self.corpus
+        fixed = self.precision.repeatable
+        if not fixed:
+            room.projected_change.zero_()
+        kernels.attend_backward[(2 * self.batch, s.M)](
+            w["gate_context"], room.answers, w["projection"], corpus.reviews, *self._document,
+            room.features, room.wide, room.narrow, room.vectors, room.normal, room.counts,
+            room.side_changes, room.attention, corpus.pairs,
+            **self._viewpoints, num_warps=self.tuning.read_warps, num_stages=self.tuning.read_stages,
+        )  # fmt: skip
+        kernels.words_backward[(2 * self.batch, room.longest // self.tuning.block)](
+            w["gate_context"], room.answers, corpus.words, corpus.reviews, *self._document,
+            room.features, room.attention, room.vectors, room.bias_parts,
+            room.fixed if fixed else room.projected_change, corpus.pairs, s.n,
+            **self._words, M=s.M, **self._products, FIXED=FIXED if fixed else 0.0,
+            num_warps=self.tuning.back_warps, num_stages=self.tuning.back_stages,
+        )  # fmt: skip
+        kernels.gate_gradients[(self.tuning.split, 2 * s.M)](
+            w["gate_context"], room.answers, corpus.reviews, *self._document,
+            room.features, room.attention, room.vectors, room.gate_parts, room.query_parts, corpus.pairs,
+            **self._reading, M=s.M, **self._products, SPLIT=self.tuning.split,
+            num_warps=self.tuning.gate_warps, num_stages=self.tuning.gate_stages,
+        )  # fmt: skip
+        kernels.projection_gradients[(2, room.shares)](
+            room.side_changes, room.narrow, room.wide, room.projection_parts, self.batch * s.M,
+            ROWS=ROWS, K=s.K, N=s.N, **self._products,
+        )  # fmt: skip
+
+    def add_up(self) -> None:
+        """Parts to gradients, in the kernels' layout."""
+        from carp.kernels import triton_update as kernels
+
+        s, w, change, room = self.packed.shapes, self.packed.weights, self.packed.changes, self.room
+        self._add(room.gate_parts, change["gate_context"], self.tuning.split, 2 * s.M * s.N**2, 1)
+        self._add(room.projection_parts, change["projection"], room.shares, s.K * s.N, 2)
+        self._add(room.bias_parts, change["convolution_bias"], room.bias_parts.shape[1], s.N, 2)
+        kernels.query_gradients[(2 * s.M,)](
+            w["gate_query"], w["queries"], room.query_parts,
+            change["gate_query"], change["queries"], change["gate_bias"],
+            SPLIT=self.tuning.split, SPLITS=1 << (self.tuning.split - 1).bit_length(), N=s.N,
+        )  # fmt: skip
+        kernels.highway_gradients[(2,)](
+            room.capsule_vectors, room.degree_changes,
+            *(change[name] for name in ("highway_gate", "highway_gate_bias", "highway", "highway_bias")),
+            change["regression"], change["regression_bias"],
+            BATCH=self.batch, BLOCK=PAIRS, K=s.K, PRECISION=self.precision.products,
+        )  # fmt: skip
+        if "user_bias" in change:
+            self._biases(change["user_bias"], change["item_bias"])
+        if self.precision.repeatable:
+            size = room.fixed.numel()
+            kernels.to_float[(math.ceil(size / 1024),)](
+                room.fixed, room.projected_change, size, FIXED=FIXED, BLOCK=1024
+            )
+        weight = w["convolution"].view(s.d, -1)
+        torch.mm(room.projected_change, weight.t(), out=room.table_change)
+        torch.mm(self.table.t(), room.projected_change, out=change["convolution"].view(s.d, -1))
+
+    def _add(self, parts: Tensor, result: Tensor, rows: int, size: int, groups: int) -> None:
+        from carp.kernels import triton_update as kernels
+
+        kernels.add_parts[(math.ceil(size / 64), groups)](parts, result, rows, size, ROWS=32, BLOCK=64)
+
+    def _biases(self, user_change: Tensor, item_change: Tensor) -> None:
+        from carp.kernels import triton_update as kernels
+
+        corpus, room = self.corpus, self.room
+        padded = 1 << (self.batch - 1).bit_length()
+        for side, change in enumerate((user_change, item_change)):
+            kernels.bias_gradients[(math.ceil(self.batch / 32),)](
+                room.errors, corpus.owners, self.order, room.state, change, corpus.pairs,
+                side, corpus.users * side, BATCH=self.batch, PADDED=padded, BLOCK=32,
+            )  # fmt: skip
+
+    def update(self) -> None:
+        from carp.kernels import triton_update as kernels
+
+        packed, room, rates, pairs = self.packed, self.room, self.rates, self.corpus.pairs
+        numbers = (rates.learning, rates.decay, rates.epsilon, rates.weight_decay)
+        size = self.table.numel()
+        kernels.update_table[(math.ceil(size / 1024),)](
+            self.table, self.table_squares, room.table_change, room.state, pairs, size, *numbers,
+            BATCH=self.batch, BLOCK=1024,
+        )  # fmt: skip
+        size = packed.native.numel()
+        kernels.update_rest[(math.ceil(size / 1024),)](
+            packed.native, packed.squares, packed.where, packed.packed, packed.gradients, room.state, pairs, size,
+            packed.sparse_from, *numbers, BATCH=self.batch, BLOCK=1024,
+        )  # fmt: skip
+        kernels.finish[(1,)](
+            room.losses, room.total, room.state, BATCH=self.batch, PADDED=1 << (self.batch - 1).bit_length()
+        )

@@ -1,0 +1,232 @@
+"""Ratings of many pairs from ready viewpoints and aspects on the CPU, a cache-sized block of pairs at a time.
+
+The mathematics is that of `Carp.judge` and `Carp.combine` (Equations 3 to 10). Inside a block the pairs lie along the
+last, contiguous axis, so that routing is plain arithmetic on long rows, and the votes of a block never leave the cache;
+no tensor has the logic units of all pairs.
+
+For one user against many items the votes are linear in the aspects:
+
+    t_{s,x,y} = W₁(v_x − a_y) + W₂(v_x ⊙ a_y) = (W₂ diag(v_x) − W₁) a_y + W₁ v_x
+
+so a user's matrices, made once, take an item's aspects to its votes in half the operations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carp.kernels.encode_cpu import Store
+from carp.kernels.native import LANES, PAIRS, TILE, Weights, library
+from carp.kernels.workers import workers
+from carp.models.carp import Carp
+
+BLOCK = 384  # pairs at once: their votes fill a core's cache
+
+
+def covers(model: Carp) -> bool:
+    """Whether pairs of this form of the model can be scored here."""
+    drops = model.training and model.config.dropout_on == "weights"
+    return model.config.routing_epsilon == 0 and not drops
+
+
+class PairScorer:
+    """A model's weights laid out for blocks of pairs."""
+
+    def __init__(self, model: Carp) -> None:
+        self.model, config = model, model.config
+        self.m, self.k = config.viewpoints, config.latent_size
+        weight = model.vote_weight.detach()  # [2, M·M, 2g, k]
+        self.g = weight.shape[2] // 2
+        first, second = weight[:, :, : self.g], weight[:, :, self.g :]
+        if config.logic_unit == "product first":
+            first, second = second, first
+        self.difference = first.permute(1, 0, 3, 2).flatten(1, 2).contiguous()  # W₁, [M·M, 2k, g]
+        self.product = second.permute(1, 0, 3, 2).flatten(1, 2).contiguous()  # W₂
+        self.both = torch.cat([self.difference, self.product], 2)  # [M·M, 2k, 2g]
+        self.highway = torch.cat([model.highway_gate.detach(), model.highway.detach()], 1)  # [2, 2k, k]
+        biases = model.highway_gate_bias.detach(), model.highway_bias.detach()
+        self.highway_bias = torch.cat(biases, 1).unsqueeze(2)  # [2, 2k, 1]
+        self.capsule_bias = None if model.capsule_bias is None else model.capsule_bias.detach().unsqueeze(2)
+        self.regression = model.regression.detach().unsqueeze(1)  # [2, 1, k]
+        self.regression_bias = model.regression_bias.detach().view(2, 1)
+        self.native = NativeJudge.of(model)
+
+    def balance(self, viewpoints: Tensor, aspects: Tensor) -> Tensor:
+        """Of pairs [B] whose sides [M, g, B] have the pairs last."""
+        m, g, count = viewpoints.shape
+        units = _room("units", (m, m, 2 * g, count), viewpoints)
+        v, a = viewpoints.unsqueeze(1), aspects.unsqueeze(0)
+        torch.sub(v, a, out=units[:, :, :g])
+        torch.mul(v, a, out=units[:, :, g:])
+        votes = _room("votes", (m * m, 2 * self.k, count), viewpoints)
+        torch.bmm(self.both, units.view(m * m, 2 * g, count), out=votes)
+        return self.judge(votes.view(m * m, 2, self.k, count))
+
+    def user_matrices(self, viewpoints: Tensor) -> Tensor:
+        """One user's [M, g] as matrices [M, M·2k, g + 1] from an aspect, and a one, to its votes."""
+        v = viewpoints.repeat_interleave(self.m, 0).unsqueeze(1)  # [M·M, 1, g]
+        matrix = self.product * v - self.difference  # [M·M, 2k, g]
+        constant = torch.bmm(self.difference, v.transpose(1, 2))
+        whole = torch.cat([matrix, constant], 2)  # [x·y, 2k, g + 1]
+        return whole.view(self.m, self.m, 2 * self.k, -1).transpose(0, 1).flatten(1, 2).contiguous()
+
+    def balance_of_user(self, matrices: Tensor, aspects: Tensor) -> Tensor:
+        """Of one user with items whose aspects [M, g + 1, B] end in a one."""
+        m, _, count = aspects.shape
+        votes = _room("votes", (m, m * 2 * self.k, count), aspects)
+        torch.bmm(matrices, aspects, out=votes)
+        return self.judge(votes.view(m * m, 2, self.k, count))
+
+    def judge(self, votes: Tensor) -> Tensor:
+        """From votes [U, 2, k, B], in any order of logic units, to the balance of the sentiments [B]."""
+        if self.native is not None and votes.shape[-1] % LANES == 0:
+            return self.native.judge(votes)
+        capsules = self.route(votes)
+        k = self.k
+        hidden = torch.baddbmm(self.highway_bias, self.highway, capsules)  # [2, 2k, B]
+        gate, changed = hidden[:, :k].sigmoid_(), hidden[:, k:].tanh_()  # η_s (8)
+        if self.model.config.highway == "reversed":
+            gate.neg_().add_(1)
+        changed.lerp_(capsules, gate)  # h_{s,u,i} (9)
+        degrees = torch.bmm(self.regression, changed).squeeze(1) + self.regression_bias  # (7)
+        lengths = capsules.square().sum(1).add_(1e-12).sqrt_()
+        degrees *= lengths
+        return degrees[0] - degrees[1]
+
+    def route(self, votes: Tensor) -> Tensor:
+        """Algorithm 1, the pairs last: capsules [2, k, B]."""
+        config = self.model.config
+        units = votes.shape[0]
+        alike = 1 / units if config.routing == "bi-agreement" else 1 / 2
+        mixture = votes.sum(0).mul_(alike)  # (4) at first, when no logic unit stands out
+        heard = None  # Σ o over the iterations: b = t · Σ o
+        for _ in range(config.routing_iterations - 1):
+            capsules = self._squash(mixture)
+            heard = capsules if heard is None else heard + capsules
+            coupling = self._couple(_dot(votes, heard))
+            mixture = _mix(votes, coupling)
+        return self._squash(mixture)
+
+    def _squash(self, mixture: Tensor) -> Tensor:
+        if self.capsule_bias is not None:
+            mixture = mixture + self.capsule_bias
+        square = mixture.square().sum(1, keepdim=True)
+        return mixture * (square / (1 + square) * (square + 1e-12).rsqrt())
+
+    def _couple(self, agreement: Tensor) -> Tensor:
+        """[U, 2, B]: see `bi_agreement` and `by_agreement`."""
+        apart = agreement[:, 0] - agreement[:, 1]
+        if self.model.config.routing == "agreement":
+            positive = apart.sigmoid_()
+            return torch.stack([positive, 1 - positive], 1)
+        # ½(b_s + log č_s): č is a sigmoid of the difference, up to a term both halves share only within a unit
+        agreement[:, 0] -= torch.nn.functional.softplus(-apart)
+        agreement[:, 1] -= torch.nn.functional.softplus(apart)
+        return agreement.mul_(0.5).softmax(0)
+
+
+def _dot(votes: Tensor, capsules: Tensor) -> Tensor:
+    product = torch.mul(votes, capsules, out=_room("product", votes.shape, votes))
+    return product.sum(2)  # [U, 2, B]
+
+
+def _mix(votes: Tensor, coupling: Tensor) -> Tensor:
+    product = torch.mul(votes, coupling.unsqueeze(2), out=_room("product", votes.shape, votes))
+    return product.sum(0)  # [2, k, B]
+
+
+def _room(name: str, shape: tuple[int, ...] | torch.Size, like: Tensor) -> Tensor:
+    return Store.of_thread().take(name, int(np.prod(shape)), like).view(shape)
+
+
+class NativeJudge:
+    """`PairScorer.judge` in C, where there is a compiler and numbers are of single precision."""
+
+    def __init__(self, model: Carp, library: ctypes.CDLL) -> None:
+        config = model.config
+        names = "highway_gate", "highway_gate_bias", "highway", "highway_bias", "regression", "regression_bias"
+        self.kept = [getattr(model, name).detach().contiguous() for name in names]  # pointers do not keep alive
+        bias = None if model.capsule_bias is None else model.capsule_bias.detach().contiguous()
+        self.kept += [] if bias is None else [bias]
+        self.library, self.m, m = library, config.viewpoints, config.viewpoints
+        how = int(config.routing == "bi-agreement"), int(config.highway == "reversed")
+        places = None if bias is None else bias.data_ptr(), *(tensor.data_ptr() for tensor in self.kept[:6])
+        self.weights = Weights(m * m, config.latent_size, config.routing_iterations, *how, *places)
+
+    @classmethod
+    def of(cls, model: Carp) -> NativeJudge | None:
+        single = model.vote_weight.dtype == torch.float32 and model.vote_weight.device.type == "cpu"
+        loaded = library() if single else None
+        return None if loaded is None else cls(model, loaded)
+
+    def judge(self, votes: Tensor) -> Tensor:
+        balance = votes.new_empty(votes.shape[-1])
+        self.library.carp_judge(ctypes.byref(self.weights), votes.data_ptr(), votes.shape[-1], balance.data_ptr())
+        return balance
+
+    def lay_out(self, both: Tensor) -> Tensor:
+        """Vote weights [M·M, 2k, 2g] in tiles of rows [M·M, tiles, 2g, TILE], filled up with zeros."""
+        units, rows, depth = both.shape
+        tiles = -(-rows // TILE)
+        filled = both.new_zeros(units, tiles * TILE, depth)
+        filled[:, :rows] = both
+        return filled.view(units, tiles, TILE, depth).transpose(2, 3).contiguous()
+
+    def score(self, laid_out: Tensor, sides: tuple[Tensor, Tensor], u: Tensor, i: Tensor, balance: Tensor) -> None:
+        """Balances of numbered pairs; all tensors contiguous."""
+        m, g, k = self.m, sides[0].shape[2], self.weights.size
+        room = _room("room", ((2 * m * g + 2 * g + m * m * 2 * k) * PAIRS,), laid_out)
+        given = (tensor.data_ptr() for tensor in (laid_out, *sides, u, i))
+        sizes = len(u), m, g
+        self.library.carp_score(ctypes.byref(self.weights), *given, *sizes, room.data_ptr(), balance.data_ptr())
+
+
+@torch.no_grad()
+def score_numbered(
+    model: Carp, users: Tensor, items: Tensor, user_numbers: NDArray[np.int64], item_numbers: NDArray[np.int64]
+) -> Tensor:
+    """Ratings of numbered pairs from the sides [U, M, g] and [I, M, g] of everybody."""
+    scorer, count = PairScorer(model), len(user_numbers)
+    u, i = torch.from_numpy(user_numbers).contiguous(), torch.from_numpy(item_numbers).contiguous()
+    balance = users.new_empty(count)
+    native = scorer.native if users.dtype == items.dtype == torch.float32 else None
+    laid_out = None if native is None else native.lay_out(scorer.both)
+    sides = users.contiguous(), items.contiguous()
+
+    def score(start: int) -> None:
+        some = slice(start, min(start + BLOCK, count))
+        if native is not None and laid_out is not None:
+            native.score(laid_out, sides, u[some], i[some], balance[some])
+            return
+        found = scorer.balance(pairs_last(users[u[some]]), pairs_last(items[i[some]]))
+        balance[some] = found[: some.stop - start]
+
+    workers().run(score, range(0, count, BLOCK))
+    return model.combine(balance, u, i, None)
+
+
+def pairs_last(sides: Tensor) -> Tensor:
+    """[M, g, B], the pairs filled up with nobody to whole vectors."""
+    count, m, g = sides.shape
+    turned = sides.new_zeros(m, g, -(-count // LANES) * LANES)
+    turned[:, :, :count] = sides.permute(1, 2, 0)
+    return turned
+
+
+class UserRater:
+    """Balances of users with some items, whose aspects are laid out once: in blocks, each with a row of ones."""
+
+    def __init__(self, model: Carp, user_sides: Tensor, item_sides: Tensor) -> None:
+        self.scorer, self.user_sides, self.count = PairScorer(model), user_sides, len(item_sides)
+        blocks = [pairs_last(item_sides[first : first + BLOCK]) for first in range(0, len(item_sides), BLOCK)]
+        self.aspects = [torch.cat([b, torch.ones_like(b[:, :1])], 1) for b in blocks]
+
+    def balance(self, user: int) -> Tensor:
+        matrices = self.scorer.user_matrices(self.user_sides[user])
+        blocks = [self.scorer.balance_of_user(matrices, aspects) for aspects in self.aspects]
+        return torch.cat(blocks)[: self.count]  # only the last block is filled up

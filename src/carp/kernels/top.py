@@ -1,0 +1,129 @@
+"""The best items of the whole catalogue for many users: ratings stream by in blocks, only the N best are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from carp.kernels import give_way, gpu_kernels_wanted, score_cpu
+from carp.kernels.workers import workers
+from carp.models.base import RatingModel
+from carp.models.carp import Carp
+
+ITEMS = 65_536  # of one user rated before the best are taken
+PAIRS = 4_000  # rated at once where a model has no fast path
+
+
+@torch.no_grad()
+def top_items(
+    model: RatingModel,
+    user_sides: Tensor,
+    item_sides: Tensor,
+    n: int,
+    *,
+    users: Sequence[int] | None = None,
+    exclude: Tensor | None = None,
+    block: int = ITEMS,
+) -> tuple[Tensor, Tensor]:
+    """Numbers [U, n] and ratings [U, n] of the n items each user would rate highest, best first.
+
+    `users` are numbers of rows of `user_sides`, all if not given; `exclude` [E, 2] are places in `users` and items
+    that do not count: where too few are left, a rating is -∞. Memory holds one block of ratings for each thread; where
+    even that is too much, the block is halved until it fits.
+    """
+    numbers = range(len(user_sides)) if users is None else users
+    if user_sides.device.type == "cuda" and gpu_kernels_wanted():
+        found = _on_gpu(model, user_sides, item_sides, numbers, n, exclude)
+        if found is not None:
+            return found
+    left_out = _by_row(exclude)
+    n = min(n, len(item_sides))
+    best = torch.zeros(len(numbers), n, dtype=torch.int64, device=item_sides.device)
+    ratings = item_sides.new_full((len(numbers), n), float("-inf"))
+    size, first = max(1, min(block, len(item_sides))), 0
+    while first < len(item_sides):
+        last = min(first + size, len(item_sides))
+        try:
+            rate = _rater(model, user_sides, item_sides, first, last)
+            best, ratings = _improved(rate, numbers, left_out, first, last, best, ratings)
+        except (MemoryError, RuntimeError) as problem:
+            if size == 1 or not is_out_of_memory(problem):
+                raise
+            size //= 2
+            continue
+        first = last
+    return best, ratings
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """Whether an error, torch's of the CPU included, says that memory did not suffice."""
+    return isinstance(problem, MemoryError | torch.OutOfMemoryError) or "not enough memory" in str(problem)
+
+
+def _by_row(exclude: Tensor | None) -> dict[int, Tensor]:
+    """The items that do not count for each place among the users."""
+    if exclude is None or not len(exclude):
+        return {}
+    return {int(row): exclude[exclude[:, 0] == row, 1] for row in set(exclude[:, 0].tolist())}
+
+
+def _on_gpu(
+    model: RatingModel, user_sides: Tensor, item_sides: Tensor, users: Sequence[int], n: int, exclude: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    try:
+        from carp.kernels.gpu_score import top_items_gpu
+
+        numbers = torch.tensor(list(users), device=user_sides.device)
+        return top_items_gpu(model, user_sides, item_sides, numbers, n, exclude=exclude)
+    except Exception as problem:  # whatever it is, the plain path needs none of it
+        give_way("ranking", problem)
+        return None
+
+
+def _improved(
+    rate: Callable[[int], Tensor],
+    users: Sequence[int],
+    left_out: Mapping[int, Tensor],
+    first: int,
+    last: int,
+    best: Tensor,
+    ratings: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The best so far held against items first to last; what was given stays, for another try if this one fails."""
+    there = torch.arange(first, last, device=best.device)
+    best, ratings = best.clone(), ratings.clone()
+
+    def improve(row: int) -> None:
+        rated = rate(users[row])
+        if row in left_out:
+            here = left_out[row] - first
+            rated[here[(here >= 0) & (here < last - first)]] = float("-inf")
+        found = torch.cat([ratings[row], rated])
+        items = torch.cat([best[row], there])
+        kept = found.topk(best.shape[1])
+        best[row] = items[kept.indices]
+        ratings[row] = kept.values
+
+    workers().run(improve, range(len(users)))
+    return best, ratings
+
+
+def _rater(
+    model: RatingModel, user_sides: Tensor, item_sides: Tensor, first: int, last: int
+) -> Callable[[int], Tensor]:
+    items = torch.arange(first, last, device=item_sides.device)
+    if type(model) is Carp and item_sides.device.type == "cpu" and score_cpu.covers(model):
+        rater = score_cpu.UserRater(model, user_sides, item_sides[first:last])
+        return lambda user: model.combine(rater.balance(user), torch.full_like(items, user), items, None)
+
+    def rate(user: int) -> Tensor:
+        parts = []
+        for start in range(0, len(items), PAIRS):
+            some = items[start : start + PAIRS]
+            side = user_sides[user].expand(len(some), *user_sides.shape[1:])
+            parts.append(model.score(torch.full_like(some, user), some, side, item_sides[some]).rating)
+        return torch.cat(parts)
+
+    return rate

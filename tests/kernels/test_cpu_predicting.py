@@ -1,0 +1,274 @@
+"""Encoding, scoring and ranking on the CPU's fast paths give the plain model's answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from carp import kernels
+from carp.kernels import native, ragged, score_cpu, top
+from carp.kernels.top import top_items
+from carp.models.batch import Pairs, Sizes
+from carp.models.carp import Carp, CarpConfig
+from carp.models.predict import encode_documents, score_pairs
+from carp.reviews.documents import Documents, padded
+
+CPU = torch.device("cpu")
+TINY = {"dimension": 11, "filters": 7, "latent_size": 5, "viewpoints": 3}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread(single_thread):
+    """Tiny models: see `single_thread`."""
+
+
+def random_documents(lengths, words=30, seed=0):
+    rng = np.random.default_rng(seed)
+    count = int(np.sum(lengths))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    reviews = np.cumsum(rng.random(count) < 0.2).astype(np.int32)
+    text = rng.integers(1, words + 1, count).astype(np.int32)
+    return Documents(text, reviews, np.zeros(count, np.int32), offsets)
+
+
+def carp_of(users=20, items=30, dtype=torch.float64, seed=0, **settings):
+    torch.manual_seed(seed)
+    config = CarpConfig(**{**TINY, "bias_spread": 0.3, **settings})
+    return Carp(config, Sizes(users, items, 30)).to(dtype).eval()
+
+
+ENCODED = [{}, {"window": 5, "attention_scale": 3.0}, {"window": 1, "viewpoints": 1}]
+
+
+@pytest.mark.parametrize("settings", ENCODED, ids=str)
+@pytest.mark.parametrize(
+    "lengths",
+    [[0], [1], [0, 0, 0], [1, 0, 2, 1], [900, 0, 3], list(range(40)), [300] * 9],
+    ids=lambda lengths: f"{len(lengths)} documents of {min(lengths)} to {max(lengths)} words",
+)
+def test_documents_are_encoded_as_by_the_plain_model(lengths, settings):
+    model, documents = carp_of(**settings), random_documents(lengths)
+    found = kernels.encode_documents(model.encode_items, documents, CPU)
+    words, reviews = (torch.from_numpy(array) for array in padded(documents, np.arange(len(lengths))))
+    with torch.no_grad():
+        torch.testing.assert_close(found, model.encode_items(words, reviews), rtol=1e-10, atol=1e-12)
+
+
+def test_chunks_and_blocks_change_nothing(monkeypatch):
+    model, documents = carp_of(), random_documents(list(range(30)))
+    whole = kernels.encode_documents(model.encode_users, documents, CPU)
+    monkeypatch.setattr("carp.kernels.documents_cpu.CHUNK_WORDS", 40)
+    monkeypatch.setattr("carp.kernels.documents_cpu.ROWS", 7)
+    monkeypatch.setattr(ragged, "BLOCK_TOKENS", 10)
+    torch.testing.assert_close(kernels.encode_documents(model.encode_users, documents, CPU), whole)
+
+
+def test_only_what_is_covered_is_encoded_fast():
+    documents = random_documents([3, 4])
+    assert kernels.encode_documents(carp_of(across_reviews=True).encode_users, documents, CPU) is None
+    assert kernels.encode_documents(carp_of().train().encode_users, documents, CPU) is None  # dropout
+    assert kernels.encode_documents(lambda words, reviews: words, documents, CPU) is None
+    covered = carp_of()
+    torch.testing.assert_close(
+        encode_documents(covered.encode_users, documents, CPU),
+        kernels.encode_documents(covered.encode_users, documents, CPU),
+    )
+
+
+SCORED = [
+    {},
+    {"routing": "agreement"},
+    {"routing_iterations": 1},
+    {"routing_iterations": 5, "viewpoints": 1},
+    {"logic_unit": "product first", "highway": "reversed", "capsule_bias": True},
+    {"biases": "leave-one-out"},
+    {"biases": "tuned"},
+]
+
+
+def sides_of(model, users, items, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    shape = model.config.viewpoints, model.config.latent_size
+    sides = [torch.randn(count, *shape, generator=rng, dtype=torch.float64) * 2 for count in (users, items)]
+    sides[0][0] = 0  # of empty documents
+    sides[1][0] = 0
+    return sides
+
+
+def every_pair(users, items, seed=0):
+    order = np.random.default_rng(seed).permutation(users * items)
+    return Pairs(order // items, order % items, np.zeros(len(order), np.float32), np.full(len(order), -1))
+
+
+def plainly(model, sides, pairs):
+    u, i = torch.from_numpy(pairs.users), torch.from_numpy(pairs.items)
+    with torch.no_grad():
+        return model.score(u, i, sides[0][u], sides[1][i]).rating
+
+
+@pytest.mark.parametrize("settings", SCORED, ids=str)
+@pytest.mark.parametrize("block", [1, 7, 384])
+def test_pairs_are_rated_as_by_the_plain_model(settings, block, monkeypatch):
+    monkeypatch.setattr(score_cpu, "BLOCK", block)
+    model = carp_of(**settings)
+    sides, pairs = sides_of(model, 20, 30), every_pair(20, 30)
+    found = kernels.score_pairs(model, *sides, pairs)
+    torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(score_pairs(model, *sides, pairs), found)
+
+
+def test_single_precision_is_as_good_as_the_plain_models():
+    exact = carp_of(dimension=20, filters=50, latent_size=25, viewpoints=5)
+    model = carp_of(dimension=20, filters=50, latent_size=25, viewpoints=5).float()
+    sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
+    truth = plainly(exact, sides, pairs)
+    sides = [side.float() for side in sides]
+    ours = (kernels.score_pairs(model, *sides, pairs).double() - truth).abs().max()
+    plain = (plainly(model, sides, pairs).double() - truth).abs().max()
+    assert ours < max(2 * float(plain), 1e-5)
+
+
+def test_no_pair_and_one_pair_are_rated():
+    model = carp_of()
+    sides = sides_of(model, 20, 30)
+    nothing = every_pair(0, 30)
+    assert len(kernels.score_pairs(model, *sides, nothing)) == 0
+    one = every_pair(1, 1)
+    torch.testing.assert_close(kernels.score_pairs(model, *sides, one), plainly(model, sides, one))
+
+
+def test_settings_without_a_fast_path_are_rated_plainly():
+    model = carp_of(variant="released", routing_epsilon=1e-9)
+    sides, pairs = sides_of(model, 20, 30), every_pair(20, 30)
+    assert kernels.score_pairs(model, *sides, pairs) is None
+    found = score_pairs(model, *sides, pairs).double()
+    torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"routing": "agreement"}, {"routing_epsilon": 1e-9}], ids=str)
+@pytest.mark.parametrize(("n", "block"), [(1, 100), (4, 7), (30, 30), (50, 1), (5, 29)])
+def test_the_best_items_are_those_of_all_ratings(settings, n, block):
+    model = carp_of(**settings)
+    sides = sides_of(model, 20, 30)
+    items, ratings = top_items(model, *sides, n, block=block)
+    everything = plainly(model, sides, Pairs(*np.divmod(np.arange(600), 30), np.zeros(600, np.float32), np.zeros(600)))
+    expected = everything.view(20, 30).sort(1, descending=True)
+    assert items.tolist() == expected.indices[:, :n].tolist()
+    torch.testing.assert_close(ratings, expected.values[:, :n], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("block", [100, 7])
+def test_excluded_items_are_nobodys_best(block):
+    model = carp_of()
+    sides = sides_of(model, 20, 30)
+    everyone, _ = top_items(model, *sides, 30)
+    exclude = torch.tensor([[5, int(everyone[5, 0])], [2, int(everyone[2, 1])], [5, int(everyone[5, 3])]])
+    found, _ = top_items(model, *sides, 3, exclude=exclude, block=block)
+    expected = everyone[:, :3].tolist()
+    expected[5], expected[2] = everyone[5, [1, 2, 4]].tolist(), everyone[2, [0, 2, 3]].tolist()
+    assert found.tolist() == expected
+
+
+def test_chosen_users_come_in_the_order_asked_for():
+    model = carp_of()
+    sides = sides_of(model, 20, 30)
+    everyone, _ = top_items(model, *sides, 3)
+    some, _ = top_items(model, *sides, 3, users=[7, 2, 7])
+    assert some.tolist() == everyone[[7, 2, 7]].tolist()
+
+
+def test_too_little_memory_halves_the_block_and_goes_on(monkeypatch):
+    model = carp_of()
+    sides = sides_of(model, 20, 30)
+    expected, _ = top_items(model, *sides, 3)
+    tried, rater = [], top._rater
+
+    def with_little_memory(model, users, items, first, last):
+        tried.append(last - first)
+        rate = rater(model, users, items, first, last)
+
+        def rated(user):
+            if last - first > 8 and user > 10:  # some users are done when it happens
+                raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
+            return rate(user)
+
+        return rated
+
+    monkeypatch.setattr(top, "_rater", with_little_memory)
+    found, _ = top_items(model, *sides, 3, block=30)
+    assert found.tolist() == expected.tolist()
+    assert tried[:3] == [30, 15, 7]
+    assert all(len(set(row)) == 3 for row in found.tolist())
+
+
+def test_other_errors_are_not_taken_for_memory(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(top, "_rater", broken)
+    model = carp_of()
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        top_items(model, *sides_of(model, 4, 30), 3)
+
+
+# ---- in C
+
+
+@pytest.fixture
+def compiled():
+    if native.library() is None:
+        pytest.skip("there is no C compiler here")
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("settings", SCORED, ids=str)
+def test_the_compiled_routing_is_as_good_as_the_plain_models(settings):
+    shape = {"latent_size": 25, "viewpoints": 5, **settings}
+    exact, model = carp_of(**shape), carp_of(**shape).float()
+    assert score_cpu.PairScorer(model).native is not None
+    sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
+    truth = plainly(exact, sides, pairs)
+    found = kernels.score_pairs(model, *(side.float() for side in sides), pairs).double()
+    torch.testing.assert_close(found, truth, rtol=0, atol=2e-5)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_compiled_routing_bears_extreme_votes():
+    """Agreements beyond what e^x can hold, either way, and votes of zero."""
+    exact, model = carp_of(), carp_of().float()
+    for scale in (0.0, 3.0, 10.0, 1000.0):
+        votes = torch.randn(9, 2, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * scale
+        expected = score_cpu.PairScorer(exact).judge(votes)
+        found = score_cpu.PairScorer(model).native.judge(votes.float())
+        assert found.isfinite().all()
+        if scale <= 10:  # beyond that, single precision itself decides which unit wins
+            torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_without_a_compiler_torch_does_the_routing(monkeypatch):
+    native.library.cache_clear()
+    monkeypatch.setattr(native.shutil, "which", lambda _: None)
+    try:
+        model = carp_of().float()
+        assert score_cpu.PairScorer(model).native is None
+        sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
+        found = kernels.score_pairs(model, *sides, pairs)
+        torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
+    finally:
+        native.library.cache_clear()
+
+
+@pytest.mark.parametrize("what", ["a compiler that fails", "a folder that cannot be written"])
+def test_a_compiler_that_is_no_use_is_passed_over(monkeypatch, tmp_path, what):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if what == "a compiler that fails":
+        monkeypatch.setattr(native.shutil, "which", lambda _: "/bin/false")
+    else:
+        (tmp_path / "carp").write_text("in the way")
+    native.library.cache_clear()
+    try:
+        assert native.library() is None
+        assert not list(tmp_path.glob("carp/*"))
+    finally:
+        native.library.cache_clear()

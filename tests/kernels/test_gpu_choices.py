@@ -1,0 +1,115 @@
+"""When the GPU's paths are taken, how parameters lie for them, and what happens when memory runs out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from carp.kernels import gpu_check as check
+from carp.kernels import gpu_train
+from carp.kernels.gpu_layout import Packed
+from carp.kernels.gpu_score import in_blocks
+from carp.kernels.gpu_support import NoFastPath
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return check.made_up_data()
+
+
+def optimizer_of(model, **more):
+    return torch.optim.RMSprop(model.parameters(), **more)
+
+
+@pytest.mark.parametrize("settings", [{}, {"variant": "calibrated"}, {"routing": "agreement"}, {"biases": "tuned"}])
+def test_the_usual_variants_are_covered(data, settings):
+    model = check.small_model(data, dimension=6, **settings)
+    assert gpu_train.covers(model, optimizer_of(model))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"variant": "released"},
+        {"across_reviews": True},
+        {"dropout_on": "weights"},
+        {"capsule_bias": True},
+        {"highway": "reversed"},
+        {"logic_unit": "product first"},
+        {"filters": 200},
+        {"viewpoints": 9},
+    ],
+    ids=str,
+)
+def test_other_choices_take_the_plain_path(data, settings):
+    model = check.small_model(data, dimension=6, **settings)
+    assert not gpu_train.covers(model, optimizer_of(model))
+
+
+def test_another_optimizer_takes_the_plain_path(data):
+    model = check.small_model(data, dimension=6)
+    assert not gpu_train.covers(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert not gpu_train.covers(model, optimizer_of(model, momentum=0.9))
+
+
+def test_the_packed_layout_holds_every_number_once(data):
+    model = check.small_model(data, dimension=6, filters=5, latent_size=3, viewpoints=2)
+    packed = Packed(model, CPU)
+    places = [packed.view(packed.where, name).flatten() for name in packed.parameters]
+    assert len(torch.cat(places).unique()) == sum(parameter.numel() for parameter in packed.parameters.values())
+    assert set(packed.parameters) | {"embedding.weight"} == {name for name, _ in model.named_parameters()}
+    for name, parameter in packed.parameters.items():
+        packed.view(packed.native, name).copy_(parameter)
+    packed.refresh()
+    votes = packed.weights["vote_weight"]
+    torch.testing.assert_close(votes[1, 2, 0, :3, :3], model.vote_weight[1, 2, :3].T)  # of the difference
+    torch.testing.assert_close(votes[1, 2, 1, :3, :3], model.vote_weight[1, 2, 3:].T)  # of the product
+    filters = model.item_side.convolution.weight
+    torch.testing.assert_close(packed.weights["convolution"][:, 1, 2, :5], filters[2])
+    assert votes[..., 3:].abs().sum() == 0  # padding
+    assert votes[..., 3:, :].abs().sum() == 0
+
+
+def test_too_little_memory_is_said_before_anything_is_allocated(data, monkeypatch):
+    model = check.small_model(data, dimension=6)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 1000))
+    with pytest.raises(NoFastPath, match="GB of GPU memory"):
+        gpu_train._check_memory(model, data, 10, torch.device("cuda"), gpu_train.Precision())
+
+
+def test_a_compiler_that_fails_is_one_line(data, monkeypatch):
+    def fail(self):
+        raise RuntimeError("ptxas was not found\nand much more")
+
+    monkeypatch.setattr(gpu_train, "usable_on", lambda device: True)
+    monkeypatch.setattr(gpu_train.GpuTrainer, "prepare", fail)
+    model = check.small_model(data, dimension=6)
+    with pytest.raises(NoFastPath, match=r"could not be prepared \(ptxas was not found\)"):
+        gpu_train.gpu_trainer(model, data, check.Batched(10), CPU, optimizer_of(model))
+
+
+def test_out_of_memory_shrinks_the_block_and_goes_on(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    done, refused = [], []
+
+    def part(begin, end):
+        if end - begin > 3:
+            refused.append(end - begin)
+            raise torch.cuda.OutOfMemoryError
+        return list(range(begin, end))
+
+    in_blocks(11, 10, part, lambda begin, found: done.extend(found))
+    assert done == list(range(11))
+    assert refused == [10, 5]
+
+
+def test_out_of_memory_for_a_single_one_is_an_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+
+    def part(begin, end):
+        raise torch.cuda.OutOfMemoryError
+
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        in_blocks(4, 2, part, lambda begin, found: None)

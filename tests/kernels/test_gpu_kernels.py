@@ -1,0 +1,120 @@
+"""The GPU's kernels give the plain model's numbers: on a GPU where there is one, else in Triton's interpreter.
+
+The interpreter is slow and has to be asked for before Triton is imported: TRITON_INTERPRET=1 with Triton installed.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from carp.kernels import gpu_check as check
+from carp.kernels.gpu_score import Cut, score_pairs_gpu, top_items_gpu
+from carp.kernels.gpu_step import Precision
+from carp.kernels.gpu_support import has_triton, interpreted
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+pytestmark = pytest.mark.skipif(
+    not (has_triton() and (ON_GPU or interpreted())), reason="needs Triton, and a GPU or TRITON_INTERPRET=1"
+)
+EXACT = Precision("tf32x3" if ON_GPU else "ieee")
+SMALL = {"dimension": 10, "filters": 12, "latent_size": 10, "viewpoints": 3}
+VARIANTS = {
+    "paper": {},
+    "calibrated": {"variant": "calibrated"},
+    "carp-ra": {"routing": "agreement"},
+    "one iteration, no exclusion": {"routing_iterations": 1, "mutual_exclusion": False, "dropout": 0.0},
+    "wide window, sharp attention": {"window": 4, "attention_scale": 3.0, "hinge": "squared", "opposite_weight": 0.7},
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return check.made_up_data(users=6, items=5, pairs=20, review=20, longest=70)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_step_has_the_plain_models_loss_and_gradients(data, variant):
+    errors = check.step_errors(data, 8, DEVICE, precision=EXACT, **SMALL, **VARIANTS[variant])
+    assert {name: error for name, error in errors.items() if not error < 1e-4} == {}
+
+
+def test_a_short_last_batch_counts_its_own_pairs_alone(data):
+    errors = check.step_errors(data, 8, DEVICE, number=2, precision=EXACT, **SMALL)
+    assert max(errors.values()) < 1e-4
+
+
+def test_documents_may_be_empty_or_one_word():
+    data = check.made_up_data(users=6, items=5, pairs=20, review=2, longest=3)
+    errors = check.step_errors(data, 20, DEVICE, precision=EXACT, dropout=0.0, **SMALL)
+    assert max(errors.values()) < 1e-4
+
+
+def test_target_reviews_can_be_kept():
+    data = check.made_up_data(users=4, items=3, pairs=8, review=9, longest=20, target_reviews="keep")
+    errors = check.step_errors(data, 8, DEVICE, precision=EXACT, **SMALL)
+    assert max(errors.values()) < 1e-4
+
+
+def test_epochs_reach_the_plain_models_losses():
+    data = check.made_up_data(users=4, items=3, pairs=10, review=9, longest=20)
+    found, wanted, fast, plain = check.epoch_losses(
+        data, 4, DEVICE, 2, precision=EXACT, **{**SMALL, "dimension": 6, "viewpoints": 2}, dropout=0.0
+    )
+    assert found == pytest.approx(wanted, rel=1e-4)
+    assert check.distance(fast, plain) < 1e-3
+
+
+def test_the_optimizer_goes_on_where_another_stopped():
+    """One epoch by the kernels and one plain is two plain ones: parameters and running squares are the model's own."""
+    data = check.made_up_data(users=4, items=3, pairs=8, review=6, longest=12)
+    settings = {**SMALL, "dimension": 6, "viewpoints": 2, "dropout": 0.0}
+    ratings = []
+    for fast in (True, False):
+        model = check.small_model(data, **settings).to(DEVICE)
+        optimizer = torch.optim.RMSprop(model.parameters(), lr=0.002, alpha=0.9)
+        if fast:
+            trainer = check.gpu_trainer(model, data, check.Batched(4), DEVICE, optimizer, EXACT)
+            trainer.epoch(0, 1)
+            saved = copy.deepcopy(optimizer.state_dict())
+            optimizer = torch.optim.RMSprop(model.parameters(), lr=0.002, alpha=0.9)
+            optimizer.load_state_dict(saved)
+        else:
+            model.train_epoch((batch.to(DEVICE) for batch in data.training_batches(4, 0, 1)), optimizer)
+        assert {float(state["step"]) for state in optimizer.state.values()} == {2.0}
+        model.train_epoch((batch.to(DEVICE) for batch in data.training_batches(4, 0, 2)), optimizer)
+        every = data.batch(data.train, torch.arange(8).numpy()).to(DEVICE)
+        ratings.append(model.eval()(every).rating.detach())
+    assert check.distance(ratings[0], ratings[1]) < 1e-4
+
+
+@pytest.mark.parametrize("settings", [{}, {"variant": "calibrated"}, {"routing": "agreement"}], ids=str)
+def test_scores_are_the_plain_models(data, settings):
+    model = check.small_model(data, dimension=6, filters=8, latent_size=10, viewpoints=3, **settings).to(DEVICE).eval()
+    exact = copy.deepcopy(model).double()
+    torch.manual_seed(1)
+    viewpoints, aspects = (torch.randn(size, 3, 10, device=DEVICE) for size in (6, 5))
+    users, items = (torch.randint(0, size, (70,), device=DEVICE) for size in (6, 5))
+    with torch.no_grad():
+        wanted = exact.score(users, items, viewpoints[users].double(), aspects[items].double()).rating
+    cut = Cut(products=EXACT.products)
+    assert check.distance(score_pairs_gpu(model, viewpoints, aspects, users, items, cut), wanted) < 1e-5
+    best, ratings = top_items_gpu(
+        model, viewpoints, aspects, torch.tensor([4, 1], device=DEVICE), 3,
+        exclude=torch.tensor([[1, 2]], device=DEVICE), cut=cut,
+    )  # fmt: skip
+    with torch.no_grad():
+        rows = [
+            exact.score(
+                torch.full((5,), user, device=DEVICE), torch.arange(5, device=DEVICE),
+                viewpoints[user].double().expand(5, -1, -1), aspects.double(),
+            ).rating
+            for user in (4, 1)
+        ]  # fmt: skip
+    rows[1][2] = -1
+    wanted = torch.stack(rows).topk(3)
+    assert best.tolist() == wanted.indices.tolist()
+    assert check.distance(ratings, wanted.values) < 1e-5
