@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import carp
-from carp.commands import about, data, learn, measure, use
+from carp.commands import about, data, learn, measure, serve, use
 from carp.errors import CarpError, UsageError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -27,6 +27,8 @@ COMMANDS = (
     use.predict,
     use.explain,
     use.recommend,
+    serve.profile,
+    serve.serve,
     measure.bench,
     measure.study,
     measure.report,

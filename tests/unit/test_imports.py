@@ -37,6 +37,7 @@ ROOMS = [
     "settings",
     "evaluation",
     "recommender",
+    "profile",
     "carp",  # the package itself: the public names
     "planted",
     "faithfulness",
@@ -51,7 +52,7 @@ ROOMS = [
     "__main__",
 ]
 # An Explanation shows itself, and fitting shows a bar: both reach for the renderer only when asked to.
-LAZY = {("explain", "render"), ("recommender", "render"), ("models", "kernels")}
+LAZY = {("explain", "render"), ("recommender", "render"), ("profile", "render"), ("models", "kernels")}
 BARE = {"torch", "numpy", "safetensors", "triton", "carp"}
 ABSENT = ["msgspec", "polars", "pandas", "pyarrow", "zstandard", "typer", "rich", "scipy", "sklearn", "fastapi"]
 CORE = ("models", "kernels", "checkpoint", "train", "storage")

@@ -28,7 +28,7 @@ figure { margin: 1rem 0 } figcaption { color: #555 } img { max-width: 100%; heig
 def report_page(sections: Sequence[Section], *, title: str = "What was measured") -> str:
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    body = "\n".join(map(_section, sections))
+    body = "\n".join(map(section_part, sections))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -38,7 +38,7 @@ def report_page(sections: Sequence[Section], *, title: str = "What was measured"
     )
 
 
-def _section(section: Section) -> str:
+def section_part(section: Section) -> str:
     parts = [f"<section>\n<h2>{_safe(section.title)}</h2>"]
     parts += map(_table, section.tables)
     parts += [f'<p class="note">{_safe(note)}</p>' for note in section.notes]

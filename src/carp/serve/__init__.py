@@ -1,0 +1,1 @@
+"""The service: answers over HTTP, and the page that shows them."""

@@ -1,0 +1,149 @@
+// An explanation on the page: how the person is likely to feel, the reasons, the real review, every pair.
+
+import { h } from "./dom.js";
+import { capsules, ratingBlock } from "./gauges.js";
+import { heatMaps, sideColumn } from "./heatmap.js";
+import { SIDE_TITLE, legend, marked, sideBlock } from "./sentences.js";
+import { SIGN, SPEAKS, capital, counted, number, plain } from "./words.js";
+
+/** The whole of it, in the order in which people ask. */
+export function explanationBlocks(explanation, { range, cell, pinned }) {
+  const told = completed(explanation);
+  return [
+    h(
+      "section",
+      { class: "answer card", "aria-label": "Predicted rating" },
+      h("div", null, ratingBlock(told, range), h("p", { class: "summary" }, summaryOf(told)), notes(told.notes)),
+      capsules(told),
+    ),
+    told.units.length > 0 && reasonsSection(told),
+    told.units.length === 0 && told.target && heldOut(told),
+    told.positive && told.coupling_positive?.length ? meeting(told, { cell, pinned }) : sidesOnly(told),
+  ];
+}
+
+/** An explanation in which every list is there; a model without capsules leaves some out. */
+export function completed(explanation) {
+  const units = explanation.units ?? [];
+  const gathered = (kind) => {
+    const found = new Map(units.map((unit) => [unit[kind].index, unit[kind]]));
+    return [...found.values()].sort((one, other) => one.index - other.index);
+  };
+  return {
+    ...explanation,
+    units,
+    notes: explanation.notes ?? [],
+    viewpoints: explanation.viewpoints?.length ? explanation.viewpoints : gathered("viewpoint"),
+    aspects: explanation.aspects?.length ? explanation.aspects : gathered("aspect"),
+  };
+}
+
+function summaryOf({ units }) {
+  const speaking = (sentiment) => units.filter((unit) => unit.sentiment === sentiment).length;
+  const [pro, contra] = [speaking("positive"), speaking("negative")];
+  if (!units.length) return "";
+  const verb = (times) => (times === 1 ? "speaks" : "speak");
+  const [first, rest] =
+    pro >= contra
+      ? [`${pro} ${verb(pro)} for it`, contra && `${contra} against it`]
+      : [`${contra} ${verb(contra)} against it`, pro && `${pro} for it`];
+  return `Of the ${counted(units.length, "strongest reason")}, ${[first, rest].filter(Boolean).join(" and ")}.`;
+}
+
+export function notes(list) {
+  if (!list?.length) return null;
+  const rows = list.map((note) => h("li", { dir: "auto" }, capital(note)));
+  return h("aside", { class: "notes", "aria-label": "Notes" }, h("strong", null, "Good to know"), h("ul", null, rows));
+}
+
+function reasonsSection(explanation) {
+  const { target, user } = explanation;
+  return h(
+    "section",
+    { class: target ? "why beside" : "why" },
+    h(
+      "div",
+      { class: "reasons" },
+      h("h2", null, "Reasons"),
+      h("p", { class: "soft lead" }, "Each is something the person cares about that met something people say."),
+      legend("own", "shared"),
+      explanation.units.map((unit, at) => reasonCard(unit, at + 1, user)),
+    ),
+    target && heldOut(explanation),
+  );
+}
+
+function reasonCard(unit, place, user) {
+  const side = (kind) =>
+    h(
+      "div",
+      { class: "side" },
+      h("p", { class: "soft side-label" }, `${SIDE_TITLE[kind]} · ${kind} ${unit[kind].index}`),
+      sideBlock(unit[kind], kind, { skip: kind === "viewpoint" ? user && "user" : "item", titled: false }),
+    );
+  return h(
+    "article",
+    { class: `card reason ${unit.sentiment}` },
+    h(
+      "header",
+      null,
+      h("span", { class: "sign", "aria-hidden": "true" }, SIGN[unit.sentiment]),
+      h("h3", null, `Reason ${place} ${SPEAKS[unit.sentiment]}`),
+      h("p", { class: "soft coupling" }, `weighs ${number(unit.positive)} for, ${number(unit.negative)} against`),
+    ),
+    h("div", { class: "pair" }, side("viewpoint"), side("aspect")),
+  );
+}
+
+function heldOut({ target, positive }) {
+  const words = target.text.trim() ? marked(target.text, target.marks) : h("i", null, "The review has no words.");
+  return h(
+    "aside",
+    { class: "held-out", "aria-label": "What they really wrote" },
+    h("h2", null, "What they really wrote"),
+    h("p", { class: "soft lead" }, `Hidden from the model. It came with a rating of ${plain(target.rating)}.`),
+    h("figure", { class: "card wrote" }, h("blockquote", { dir: "auto" }, words)),
+    legend(...(positive ? ["positive", "negative"] : ["matched"])),
+  );
+}
+
+function meeting(explanation, { cell, pinned }) {
+  return h(
+    "section",
+    { class: "every-pair" },
+    h("h2", null, "Every viewpoint with every aspect"),
+    h(
+      "p",
+      { class: "soft lead" },
+      "The stronger its colour, the more a cell weighs. Touch one, or walk with the arrow keys, to light up the sentences it " +
+        "stands for. A framed cell is a reason above.",
+    ),
+    heatMaps(explanation, { cell, pinned, skipUser: explanation.user ? "user" : null }),
+  );
+}
+
+/** For models that read viewpoints and aspects without weighing every pair of them. */
+function sidesOnly(explanation) {
+  if (!explanation.viewpoints.length && !explanation.aspects.length) return null;
+  const viewpoints = sideColumn("viewpoint", explanation.viewpoints, explanation.user ? "user" : null);
+  const aspects = sideColumn("aspect", explanation.aspects, "item");
+  return h(
+    "section",
+    { class: "every-pair" },
+    h("h2", null, "What the model read"),
+    h(
+      "p",
+      { class: "soft lead" },
+      explanation.meaning || "This model weighs no viewpoint against an aspect; these sentences count most.",
+    ),
+    legend("own", "shared"),
+    h("div", { class: "sides only" }, viewpoints.node, aspects.node),
+  );
+}
+
+/** The answer in one sentence, for those who hear the page. */
+export function spoken(explanation) {
+  const { rating, item_mean: average } = explanation;
+  const beside = typeof average === "number" ? `, the average of the thing is ${number(average)}` : "";
+  return `Predicted rating ${number(rating)}${beside}.`;
+}

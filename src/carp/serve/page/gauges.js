@@ -1,0 +1,166 @@
+// The rating scale, the two capsules and the counts of ratings, each with the words that say the same.
+
+import { h, svg } from "./dom.js";
+import { SIGN, against, capital, count, extent, known, likelihood, number, plain } from "./words.js";
+
+const SHAPES = {
+  predicted: (x, y) => svg("circle", { class: "predicted-sign", cx: x, cy: y, r: 8 }),
+  actual: (x, y) => svg("circle", { class: "actual-sign", cx: x, cy: y, r: 6 }),
+  baseline: (x, y) =>
+    svg("rect", { class: "baseline-sign", x, y, width: 10, height: 10, transform: "translate(-5 -5)" }),
+  average: (x, y) =>
+    svg("rect", { class: "average-sign", x, y, width: 3, height: 20, transform: "translate(-1.5 -10)" }),
+};
+
+const icon = (kind) => svg("svg", { class: "icon", "aria-hidden": "true", width: 18, height: 20 }, SHAPES[kind](9, 10));
+
+/** What a prediction can be held against; values nobody knows are left out. */
+export function factsOf(explanation) {
+  const { rating, item_mean: average, baseline, target } = explanation;
+  return [
+    { kind: "average", label: "Its average", value: average, remark: "of all its ratings" },
+    {
+      kind: "baseline",
+      label: "Without texts",
+      value: baseline,
+      remark: movedWords(rating - baseline),
+    },
+    {
+      kind: "actual",
+      label: "Really given",
+      value: target?.rating,
+      remark: target && `predicted is ${against(rating - target.rating, "that")}`,
+    },
+  ].filter((fact) => known(fact.value));
+}
+
+const movedWords = (step) =>
+  Math.abs(step) < 0.005
+    ? "the words do not move it"
+    : `the words move it ${number(Math.abs(step))} ${step > 0 ? "up" : "down"}`;
+
+/** Predicted rating, scale and comparison: the answer in one look. */
+export function ratingBlock(explanation, range) {
+  const [low, high] = range;
+  const facts = factsOf(explanation);
+  return h(
+    "div",
+    { class: "rating" },
+    h(
+      "p",
+      { class: "verdict" },
+      h("span", { class: "figure" }, number(explanation.rating)),
+      h(
+        "span",
+        { class: "verdict-words" },
+        icon("predicted"),
+        "predicted, ",
+        known(explanation.item_mean) ? h("strong", null, againstAverage(explanation)) : "no average to hold it against",
+        h("span", { class: "soft" }, ` on a scale from ${plain(low)} to ${plain(high)}`),
+      ),
+    ),
+    scale([{ kind: "predicted", value: explanation.rating }, ...facts], range),
+    facts.length > 0 && h("dl", { class: "facts" }, facts.map(factRow)),
+  );
+}
+
+export const againstAverage = ({ rating, item_mean: average }) => against(rating - average, "its average");
+
+const factRow = ({ kind, label, value, remark }) =>
+  h(
+    "div",
+    null,
+    h("dt", null, icon(kind), label),
+    h("dd", null, h("strong", null, number(value)), " ", h("span", { class: "soft" }, remark)),
+  );
+
+export function scale(facts, [low, high], { small = false } = {}) {
+  const place = (value) => `${(high > low ? Math.max(0, Math.min((value - low) / (high - low), 1)) : 0.5) * 100}%`;
+  const labels = { predicted: "predicted", actual: "really given", baseline: "without the texts", average: "average" };
+  const said = facts.map(({ kind, value }) => `${labels[kind]} ${number(value)}`).join(", ");
+  const middle = small ? 12 : 14;
+  const ticks = stepsOf(low, high).map((step) => [
+    svg("line", { class: "tick", x1: place(step), x2: place(step), y1: middle + 9, y2: middle + 14 }),
+    svg("text", { x: place(step), y: middle + 29, "text-anchor": "middle" }, plain(step)),
+  ]);
+  // Drawn last, the prediction is never hidden by what it is compared with.
+  const shapes = [...facts].reverse().map(({ kind, value }) => SHAPES[kind](place(value), middle));
+  return svg(
+    "svg",
+    { class: small ? "scale small" : "scale", role: "img", "aria-label": `Rating scale: ${said}` },
+    svg("line", { class: "rail", x1: 0, x2: "100%", y1: middle, y2: middle }),
+    small ? null : ticks,
+    shapes,
+  );
+}
+
+// A scale of very many whole steps would be a smear of ticks.
+function stepsOf(low, high) {
+  const steps = new Set([low, high]);
+  if (high - low <= 20) for (let step = Math.ceil(low); step <= high; step += 1) steps.add(step);
+  return [...steps];
+}
+
+/** The two capsules as bars: how likely the sentiment is, and how strong. */
+export function capsules(explanation) {
+  if (!explanation.positive || !explanation.negative) return null;
+  return h("div", { class: "capsules" }, capsule("positive", explanation), capsule("negative", explanation));
+}
+
+function capsule(sentiment, explanation) {
+  const { length, degree, relative_degree: relative } = explanation[sentiment];
+  const feeling = sentiment === "positive" ? "to like it" : "to dislike it";
+  const longer = explanation.prevailing === sentiment;
+  return h(
+    "div",
+    { class: `capsule ${sentiment}` },
+    h(
+      "h3",
+      null,
+      h("span", { class: "sign", "aria-hidden": "true" }, SIGN[sentiment]),
+      `${capital(likelihood(length))} ${feeling}`,
+      longer && h("span", { class: "longer" }, "prevails"),
+    ),
+    gauge("How likely", length, number(length), `length ${number(length, 3)}`, "length"),
+    gauge("How strongly", relative, capital(extent(relative)), `degree ${number(degree, 3)}`, "degree"),
+  );
+}
+
+export function gauge(label, share, words, title, kind = "length") {
+  const size = known(share) ? Math.min(Math.abs(share), 1) : 0;
+  return h(
+    "div",
+    { class: "gauge", title },
+    h("span", { class: "gauge-label" }, label),
+    h("b", null, words),
+    h("span", { class: `bar ${kind}`, "aria-hidden": "true" }, h("span", { css: { width: `${size * 100}%` } })),
+  );
+}
+
+/** How often each rating was given. */
+export function histogram(ratings, range) {
+  const rows = Object.entries(ratings ?? {}).sort(([one], [other]) => Number(other) - Number(one));
+  if (!rows.length) return null;
+  const most = Math.max(...rows.map(([, times]) => times), 1);
+  return h(
+    "table",
+    { class: "histogram" },
+    h("caption", null, `Ratings given, on a scale from ${plain(range[0])} to ${plain(range[1])}`),
+    h(
+      "tbody",
+      null,
+      rows.map(([rating, times]) =>
+        h(
+          "tr",
+          null,
+          h("th", { scope: "row" }, plain(Number(rating))),
+          h("td", { class: "wide" }, bar(times / most)),
+          h("td", null, count(times)),
+        ),
+      ),
+    ),
+  );
+}
+
+const bar = (share) =>
+  h("span", { class: "bar plain", "aria-hidden": "true" }, h("span", { css: { width: `${share * 100}%` } }));

@@ -1,0 +1,85 @@
+// What this person would rate highest, with a reason each.
+
+import { get } from "../api.js";
+import { h, name } from "../dom.js";
+import { againstAverage, scale } from "../gauges.js";
+import { linkTo } from "../state.js";
+import { known, number } from "../words.js";
+import { jumps, sentence } from "./question.js";
+
+const STEP = 10;
+
+export const offers = {
+  label: "Recommendations",
+  needs: { user: "person" },
+  title: (state) => (state.user ? `What would suit ${state.user}?` : "Recommendations"),
+  question: (state, go) => sentence(state, go, ["What would suit ", { user: "Person" }, "?"]),
+  load: ({ user }, about, signal) => get("recommend", { user, n: STEP }, { signal }),
+
+  show({ recommendations }, state, { about }) {
+    if (!recommendations.length) {
+      return {
+        said: "Nothing to recommend.",
+        nodes: h("p", { class: "empty" }, "There is nothing they have not rated."),
+      };
+    }
+    return {
+      said: `${recommendations.length} recommendations for ${state.user}.`,
+      nodes: [
+        h("p", { class: "soft lead" }, "Things they have not reviewed, best predicted rating first."),
+        offerList(recommendations, about.rating_range, (item) => linkTo("why", { user: state.user, item }), state.user),
+        recommendations.length > 1 &&
+          jumps([
+            [
+              linkTo("compare", { user: state.user, item: recommendations[0].item, other: recommendations[1].item }),
+              "Compare the first two",
+            ],
+            [linkTo("person", state), `About ${state.user}`],
+          ]),
+      ],
+    };
+  },
+};
+
+/** Recommendations in order; `reasonLink` leads to the full reasons of one. */
+export function offerList(recommendations, range, reasonLink, user) {
+  return h(
+    "ol",
+    { class: "offers" },
+    recommendations.map((offer) => offerRow(offer, range, reasonLink, user)),
+  );
+}
+
+function offerRow(offer, range, reasonLink, user) {
+  const facts = [{ kind: "predicted", value: offer.rating }];
+  if (known(offer.item_mean)) facts.push({ kind: "average", value: offer.item_mean });
+  return h(
+    "li",
+    { class: "card offer" },
+    h(
+      "div",
+      { class: "offer-words" },
+      h("h2", null, h("a", { href: reasonLink(offer.item) }, name(offer.item))),
+      offer.reason && h("p", { class: "offer-reason", dir: "auto" }, offer.reason),
+      h(
+        "p",
+        { class: "small soft" },
+        h("a", { href: reasonLink(offer.item) }, "All reasons", h("span", { class: "unseen" }, ` for ${offer.item}`)),
+        " · ",
+        h(
+          "a",
+          { href: linkTo("thing", { item: offer.item, user }) },
+          "What people say",
+          h("span", { class: "unseen" }, ` of ${offer.item}`),
+        ),
+      ),
+    ),
+    h(
+      "div",
+      { class: "offer-rating" },
+      h("span", { class: "figure small" }, number(offer.rating)),
+      known(offer.item_mean) && h("span", { class: "soft small" }, againstAverage(offer)),
+      scale(facts, range, { small: true }),
+    ),
+  );
+}

@@ -1,0 +1,65 @@
+// The words and numbers that say what lengths and colours show.
+
+export const SIGN = { positive: "+", negative: "−" };
+export const SPEAKS = { positive: "speaks for it", negative: "speaks against it" };
+export const MARK_TITLE = {
+  own: "a phrase of this viewpoint or aspect alone",
+  shared: "a phrase that several of them share",
+  positive: "matches a reason for it",
+  negative: "matches a reason against it",
+  matched: "matches what the model listened to",
+};
+
+export const known = (value) => typeof value === "number" && Number.isFinite(value);
+
+/** A number as people read it; what is missing is unknown. */
+export function number(value, digits = 2) {
+  return known(value) ? value.toFixed(digits).replace("-", "−") : "unknown";
+}
+
+export const count = (value) => (known(value) ? value.toLocaleString("en") : "unknown");
+export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+export const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+export const plain = (value) => (known(value) ? String(+value.toFixed(2)).replace("-", "−") : "unknown");
+
+export function likelihood(length) {
+  if (!known(length)) return "unknown";
+  return step(length, [
+    [0.2, "very unlikely"],
+    [0.4, "unlikely"],
+    [0.6, "as likely as not"],
+    [0.8, "likely"],
+    [Infinity, "very likely"],
+  ]);
+}
+
+export function extent(relativeDegree) {
+  if (!known(relativeDegree)) return "unknown";
+  return step(Math.abs(relativeDegree), [
+    [0.1, "hardly at all"],
+    [0.3, "a little"],
+    [0.6, "clearly"],
+    [0.85, "strongly"],
+    [Infinity, "very strongly"],
+  ]);
+}
+
+const step = (value, steps) => steps.find(([limit]) => value < limit)[1];
+
+/** A difference in words: "0.42 above the average". */
+export function against(difference, what) {
+  if (!known(difference)) return "";
+  if (Math.abs(difference) < 0.005) return `the same as ${what}`;
+  return `${number(Math.abs(difference))} ${difference > 0 ? "above" : "below"} ${what}`;
+}
+
+export const person = (user) => user ?? "a newcomer";
+
+/** What a viewpoint or an aspect is called: by its best words, which say more than its number. */
+export function sideName(side, kind) {
+  const [phrase] = side.phrases ?? [];
+  return numbered(side, kind) === side.name || !side.name ? phrase || numbered(side, kind) : side.name;
+}
+
+/** Its place among its kind, as the heat maps count. */
+export const numbered = (side, kind) => `${kind} ${side.index}`;

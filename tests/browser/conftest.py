@@ -1,0 +1,252 @@
+"""A real service with a small model, and a real browser that looks at it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync")
+PATIENCE = 20_000  # milliseconds, for machines that have much else to do
+AXE = "axe-core@4.14.0"
+SHOP: dict[str, Any] = {"people": 30, "things": 15, "reviews_per_person": 8}
+SIZE: dict[str, Any] = {"dimension": 16, "filters": 8, "latent_size": 8, "epochs": 2}
+# One person and one thing whose ids and words would be markup, if anybody let them.
+MARKUP_USER = '<img src=x onerror="document.body.dataset.hurt=1">'
+MARKUP_ITEM = "<b>bold</b>/../thing?a=b&c#d"
+MARKUP_TEXT = '<script>document.body.dataset.hurt=1</script> & <i onclick="1">sound</i> \U0001f600 '
+
+
+REQUIRED = os.environ.get("CARP_BROWSER_REQUIRED") == "1"  # then a missing browser fails instead of skipping
+if REQUIRED:
+    import playwright.sync_api  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    named = os.environ.get("CARP_CHROMIUM")
+    found = named or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not found:
+        reason = f"there is no Chromium on this machine (looked for {', '.join(BROWSERS)}; CARP_CHROMIUM names one)"
+        pytest.fail(reason) if REQUIRED else pytest.skip(reason)
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def frame(chromium: str) -> Any:
+    """The reviews of a made-up shop in which some ids and texts are full of markup."""
+    import polars as pl
+
+    from carp.reviews.shop import make_shop
+
+    records = [_with_markup(dict(record)) for record in make_shop(**SHOP).records()]
+    return pl.DataFrame([{name: record[name] for name in ("user", "item", "rating", "text")} for record in records])
+
+
+def _with_markup(record: dict[str, Any]) -> dict[str, Any]:
+    if record["user"] == "person-001":
+        record.update(user=MARKUP_USER, text=MARKUP_TEXT + record["text"])
+    if record["item"] == "thing-001":
+        record.update(item=MARKUP_ITEM, text=MARKUP_TEXT + record["text"])
+    return record
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def served(model: Path, *options: str) -> Iterator[str]:
+    """Where `carp serve` answers for this model."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "carp", "serve", str(model), "--port", str(port), "--workers", "1", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryFile() as log:
+        service = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        try:
+            _wait_until_healthy(f"http://127.0.0.1:{port}", service, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            service.terminate()
+            service.wait(timeout=30)
+
+
+def _wait_until_healthy(address: str, service: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and service.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{address}/healthz", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
+    log.seek(0)
+    pytest.fail(f"carp serve did not come up:\n{log.read().decode(errors='replace')}")
+
+
+@pytest.fixture(scope="session")
+def address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service with a small CARP."""
+    from carp.recommender import Recommender
+
+    model = tmp_path_factory.mktemp("explorer") / "model"
+    with one_thread():
+        Recommender("carp", seed=0, **SIZE, viewpoints=3, variant="calibrated").fit(frame, progress=False).save(model)
+    with served(model) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def plain_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service with a model that has no capsules, and with results of a small benchmark."""
+    from carp.bench.corpora import find_sources
+    from carp.bench.grid import Grid, read_systems, run_grid
+    from carp.recommender import Recommender
+    from carp.reviews.corpus import build_corpus
+    from carp.reviews.formats import read_reviews
+
+    folder = tmp_path_factory.mktemp("plain")
+    build_corpus(read_reviews(frame), min_reviews=1).save(folder / "shop")
+    with one_thread():
+        grid = Grid(read_systems("mean,bias"), find_sources([folder / "shop"]), seeds=1)
+        run_grid(grid.cells(), folder / "results", device="cpu")
+        Recommender("dattn", seed=0, **SIZE).fit(frame, progress=False).save(folder / "model")
+    with served(folder / "model", "--results", str(folder / "results")) as address:
+        yield address
+
+
+# Not for the whole session: while Playwright runs, no other test of this process could run an event loop.
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    playwright.expect.set_options(timeout=PATIENCE)
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=chromium, args=list(QUIET))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def artefacts() -> Path:
+    folder = Path(os.environ.get("CARP_ARTEFACTS") or Path(__file__).parent / "artefacts")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class Explorer:
+    """The page in one window, with what it fetched and what went wrong in it."""
+
+    def __init__(self, page: Any, address: str, artefacts: Path) -> None:
+        self.page, self.address, self.artefacts = page, address, artefacts
+        self.fetched: list[str] = []
+        self.faults: list[str] = []
+        page.set_default_timeout(PATIENCE)
+        page.on("request", lambda request: self.fetched.append(request.url))
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("console", self._hear)
+
+    def _hear(self, message: Any) -> None:
+        if "Content Security Policy" in message.text:
+            self.faults.append(message.text)
+
+    def link(self, view: str, **state: Any) -> str:
+        return f"{self.address}/#/{view}?{urlencode(state, doseq=True)}"
+
+    def open(self, view: str, **state: Any) -> Any:
+        """Open a link afresh, and wait until the page has its answer."""
+        self.page.goto("about:blank")
+        self.page.goto(self.link(view, **state))
+        return self.settled()
+
+    def settled(self) -> Any:
+        self.page.locator("#view[aria-busy=false]").wait_for()
+        return self.page
+
+    def ask(self, path: str) -> Any:
+        """The service's own answer, to hold the page against."""
+        return self.page.request.get(f"{self.address}/api/{path}").json()
+
+    def field(self, label: str) -> Any:
+        return self.page.get_by_role("combobox", name=label, exact=True)
+
+    def hash(self) -> str:
+        return urlsplit(self.page.url).fragment
+
+    def keep(self, name: str, *, whole: bool = False) -> None:
+        self.page.screenshot(path=str(self.artefacts / f"{name}.png"), full_page=whole)
+
+
+@pytest.fixture
+def new_explorer(browser: Any, address: str, artefacts: Path) -> Iterator[Callable[..., Explorer]]:
+    """Opens windows; at the end none of them may have stumbled or asked a foreign host."""
+    windows: list[tuple[Any, Explorer]] = []
+
+    def make(width: int = 1280, height: int = 900, *, at: str = address, **options: Any) -> Explorer:
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        windows.append((context, Explorer(context.new_page(), at, artefacts)))
+        return windows[-1][1]
+
+    yield make
+    for context, explorer in windows:
+        context.close()
+        assert explorer.faults == []
+        foreign = [url for url in explorer.fetched if not url.startswith((explorer.address, "about:", "data:"))]
+        assert foreign == []
+
+
+@pytest.fixture
+def explorer(new_explorer: Callable[..., Explorer]) -> Explorer:
+    return new_explorer()
+
+
+@pytest.fixture
+def example(explorer: Explorer) -> dict[str, str]:
+    found: dict[str, str] = explorer.ask("about")["example"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def axe(request: pytest.FixtureRequest) -> str:
+    """The source of axe-core, from the package registry that npm is set up for."""
+    cache = request.config.cache
+    assert cache is not None
+    folder = Path(cache.mkdir("axe"))
+    tarball = folder / f"{re.sub('@', '-', AXE)}.tgz"
+    npm = shutil.which("npm")
+    if not tarball.exists():
+        if not npm:
+            pytest.skip("npm, which fetches axe-core, is not on this machine")
+        got = subprocess.run([str(npm), "pack", AXE], cwd=folder, capture_output=True, text=True, timeout=120)
+        if got.returncode or not tarball.exists():
+            pytest.skip(f"{AXE} cannot be had: {got.stderr.strip()[-300:]}")
+    with tarfile.open(tarball) as packed:
+        source = packed.extractfile("package/axe.min.js")
+        assert source is not None
+        return source.read().decode()
+
+
+@pytest.fixture(scope="session")
+def markup() -> dict[str, str]:
+    return {"user": MARKUP_USER, "item": MARKUP_ITEM}
