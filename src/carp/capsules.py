@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from carp.archive import Archive
-from carp.evidence import ReadableDocument, readable_sides
+from carp.choosing import Reason, choose_reasons
+from carp.evidence import PhraseBook, ReadableDocument, phrase_book, weightiest_sides
 from carp.explain import Capsule, LogicUnit, MatchKind, Sentiment, Side
 from carp.models.base import Prediction
 from carp.models.carp import NEGATIVE, POSITIVE, Carp, Reading
+from carp.pulls import Pulls, Slopes, lost_sentences, sentence_pulls, unit_slopes
 from carp.questions import Detail, Question, as_batch, held_out
 
 Array = NDArray[np.float64]
@@ -30,17 +33,50 @@ def capsule_reasons(
 ) -> tuple[float, dict[str, Any]]:
     """The rating of CARP, and its capsules, their logic units and all viewpoints and aspects."""
     found = answer(model, archive, question, device)
+    documents = question.user_document, question.item_document
+    sides = [
+        HeardSide.of(model, document, reading, detail)
+        for document, reading in zip(documents, (found.user, found.item), strict=True)
+    ]
+    slopes = unit_slopes(model, found.user, found.item)
     shown = {name: tensor[0].double().cpu().numpy() for name, tensor in found.prediction.tensors.items()}
+    return float(found.prediction.rating[0]), told(archive, question, shown, sides, slopes, degree_scale, detail)
+
+
+@dataclass(frozen=True, eq=False)
+class HeardSide:
+    """What the reasons need of one document, whatever it is paired with."""
+
+    reading: Reading
+    book: PhraseBook
+    lost: torch.Tensor  # [S, M, k] of the viewpoints, without each sentence
+
+    @classmethod
+    def of(cls, model: Carp, document: ReadableDocument, reading: Reading, detail: Detail) -> HeardSide:
+        attention = reading.attention[0].double().cpu().numpy()[: len(document.words)]
+        book = phrase_book(document, attention, window=model.config.window, top_phrases=detail.top_phrases)
+        return cls(reading, book, lost_sentences(model, reading, document.sentence_numbers))
+
+
+def told(
+    archive: Archive,
+    question: Question,
+    shown: dict[str, Array],
+    sides: Sequence[HeardSide],
+    slopes: Slopes,
+    degree_scale: tuple[float, float],
+    detail: Detail,
+) -> dict[str, Any]:
+    """One pair's reasons, by the names of an Explanation's fields."""
     coupling = shown["coupling"]
-    moved = influences(model, found)
     prevailing = POSITIVE if shown["lengths"][POSITIVE] >= shown["lengths"][NEGATIVE] else NEGATIVE
-    units = top_units(model, question, found, moved, coupling, prevailing, detail)
-    viewpoints, aspects = all_sides(model, question, found, moved, coupling[prevailing], detail)
+    units = top_units(sides, slopes, coupling, prevailing, detail)
+    viewpoints, aspects = all_sides(sides, slopes, coupling[prevailing], detail)
     matching: dict[MatchKind, list[Side]] = {
         sentiment: [side for unit in units if unit.sentiment == sentiment for side in (unit.viewpoint, unit.aspect)]
         for sentiment in SENTIMENTS
     }
-    return float(found.prediction.rating[0]), {
+    return {
         "positive": _capsule(shown, POSITIVE, degree_scale),
         "negative": _capsule(shown, NEGATIVE, degree_scale),
         "coupling_positive": _matrix(coupling[POSITIVE]),
@@ -71,26 +107,18 @@ def answer(model: Carp, archive: Archive, question: Question, device: torch.devi
     )
 
 
-def influences(model: Carp, found: Answer) -> tuple[Array, Array]:
+def influences(readings: tuple[Reading, Reading], slopes: Slopes) -> tuple[Array, Array]:
     """How much each word of the two documents moves the rating through each logic unit: [Lu, M, M], [Li, M, M].
 
     A viewpoint is the attention's mean of its words, so what a word adds to it is attn·(p − v). That, times the
     slope of the balance of sentiments at the logic unit, is the word's pull upwards (or, negative, downwards).
     """
-    viewpoints, aspects = found.user.viewpoints, found.item.viewpoints
-    units = model.pair(viewpoints, aspects).detach().requires_grad_()
-    balance = model.judge(units)["balance"].sum()
-    slope = torch.autograd.grad(balance, units)[0][0].view(*viewpoints.shape[1:2] * 2, -1)  # [M, M, 2k]
-    difference, product = slope.chunk(2, -1)
-    if model.config.logic_unit == "product first":
-        difference, product = product, difference
-    v, a = viewpoints[0].unsqueeze(1), aspects[0].unsqueeze(0)  # [M, 1, k], [1, M, k]
-    user = torch.einsum("lxk,xyk->lxy", _added(found.user), difference + a * product)
-    item = torch.einsum("lyk,xyk->lxy", _added(found.item), v * product - difference)
-    return user.detach().double().cpu().numpy(), item.detach().double().cpu().numpy()
+    user = torch.einsum("lxk,xyk->lxy", added(readings[0]), slopes.user)
+    item = torch.einsum("lyk,xyk->lxy", added(readings[1]), slopes.item)
+    return user.double().cpu().numpy(), item.double().cpu().numpy()
 
 
-def _added(reading: Reading) -> torch.Tensor:
+def added(reading: Reading) -> torch.Tensor:
     return reading.attention[0].unsqueeze(-1) * (reading.contextual[0] - reading.viewpoints[0])
 
 
@@ -104,28 +132,26 @@ def _matrix(values: Array) -> tuple[tuple[float, ...], ...]:
 
 
 def top_units(
-    model: Carp,
-    question: Question,
-    found: Answer,
-    moved: tuple[Array, Array],  # as `influences` gives it
+    sides: Sequence[HeardSide],
+    slopes: Slopes,
     coupling: Array,  # [2, M, M]
     prevailing: int,
     detail: Detail,
 ) -> tuple[LogicUnit, ...]:
     """The units each capsule listens to most: more of the prevailing sentiment, which comes first.
 
-    Of the sentences with a viewpoint's top phrases, a unit shows those that pull the rating most in its direction.
+    The sentences are those that pull the rating most in the direction of the sentiment; each unit shows those of them
+    that pull most through it.
     """
-    user, item = moved
+    user, item = sides
+    pulls = sentence_pulls(user.lost, item.lost, slopes)
     heard = _listening(coupling[prevailing])
-    wanted = [(prevailing, detail.prevailing_units), (1 - prevailing, detail.other_units)]
     units = []
-    for s, number in wanted:
-        direction = 1.0 if s == POSITIVE else -1.0
-        order = np.argsort(-coupling[s].ravel(), kind="stable")[:number]
-        for x, y in zip(*np.unravel_index(order, coupling[s].shape), strict=True):
-            viewpoint = _sides(model, question.user_document, found.user, direction * user[:, :, y], detail)[x]
-            aspect = _sides(model, question.item_document, found.item, direction * item[:, x, :], detail)[y]
+    for s, number in [(prevailing, detail.prevailing_units), (1 - prevailing, detail.other_units)]:
+        alike = user.book.alike, item.book.alike
+        for x, y, reason in unit_reasons(pulls, alike, coupling[s], s, number, detail.sentences):
+            viewpoint = user.book.side(x, [user.book.document.sentences[j] for j in reason.user])
+            aspect = item.book.side(y, [item.book.document.sentences[j] for j in reason.item])
             viewpoint = replace(viewpoint, name=f"viewpoint {x + 1}", weight=float(heard[0][x]))
             aspect = replace(aspect, name=f"aspect {y + 1}", weight=float(heard[1][y]))
             pos, neg = float(coupling[POSITIVE, x, y]), float(coupling[NEGATIVE, x, y])
@@ -133,27 +159,49 @@ def top_units(
     return tuple(units)
 
 
+def unit_reasons(
+    pulls: Pulls,
+    alike: tuple[Array, Array],
+    coupling: Array,  # [M, M] of the sentiment
+    sentiment: int,
+    units: int,
+    sentences: int,
+) -> list[tuple[int, int, Reason]]:
+    """The logic units a capsule listens to most, most first, each with the reason that pulls most through it."""
+    direction = 1.0 if sentiment == POSITIVE else -1.0
+    user, item = direction * pulls.user, direction * pulls.item
+    order = np.argsort(-coupling.ravel(), kind="stable")[:units]
+    left = choose_reasons(
+        user.sum((1, 2)), item.sum((1, 2)), direction * pulls.together, alike, reasons=len(order), sentences=sentences
+    )
+    found = []
+    for x, y in zip(*np.unravel_index(order, coupling.shape), strict=True):
+        through = [float(user[list(one.user), x, y].sum() + item[list(one.item), x, y].sum()) for one in left]
+        found.append((int(x), int(y), left.pop(int(np.argmax(through)))))
+    return found
+
+
 def all_sides(
-    model: Carp,
-    question: Question,
-    found: Answer,
-    moved: tuple[Array, Array],
+    sides: Sequence[HeardSide],
+    slopes: Slopes,
     coupling: Array,  # [M, M], of the prevailing sentiment
     detail: Detail,
 ) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
     """Every viewpoint and every aspect, by the sentences that move the rating most through it, up or down."""
-    user, item = moved
-    weights = _listening(coupling)
-    found_sides = (
-        ("viewpoint", question.user_document, found.user, np.abs(user.sum(2)), weights[0]),
-        ("aspect", question.item_document, found.item, np.abs(item.sum(1)), weights[1]),
-    )
+    user, item = influences((sides[0].reading, sides[1].reading), slopes)
+    pulls = np.abs(user.sum(2)), np.abs(item.sum(1))
     viewpoints, aspects = (
         tuple(
-            replace(side, name=f"{kind} {side.index}", weight=float(weight))
-            for side, weight in zip(_sides(model, document, reading, pull, detail), heard, strict=True)
+            replace(one, name=f"{kind} {one.index}", weight=float(weight))
+            for one, weight in zip(
+                weightiest_sides(
+                    side.book, shown_sentences=detail.sentences, influence=pull[: len(side.book.document.words)]
+                ),
+                heard,
+                strict=True,
+            )
         )
-        for kind, document, reading, pull, heard in found_sides
+        for kind, side, pull, heard in zip(("viewpoint", "aspect"), sides, pulls, _listening(coupling), strict=True)
     )
     return viewpoints, aspects
 
@@ -162,15 +210,3 @@ def _listening(coupling: Array) -> tuple[Array, Array]:
     """The share of a capsule's coupling [M, M] that falls on each viewpoint, and on each aspect."""
     total = max(float(coupling.sum()), 1e-30)
     return coupling.sum(1) / total, coupling.sum(0) / total
-
-
-def _sides(model: Carp, document: ReadableDocument, reading: Reading, influence: Array, detail: Detail) -> list[Side]:
-    length = len(document.words)
-    return readable_sides(
-        document,
-        reading.attention[0].double().cpu().numpy()[:length],
-        window=model.config.window,
-        top_phrases=detail.top_phrases,
-        shown_sentences=detail.sentences,
-        influence=influence[:length],
-    )

@@ -32,6 +32,7 @@ DEMO_SETTINGS: dict[str, Any] = {
     "batch_size": 25,
     "learning_rate": 0.002,
     "epochs": 24,
+    "settling_share": 0.15,
     "patience": 8,
 }
 QUICK_SHOP_SIZE: dict[str, Any] = {"people": 30, "things": 15, "reviews_per_person": 8}

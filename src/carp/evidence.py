@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from carp.choosing import likeness
 from carp.explain import Mark, MatchKind, Sentence, Side
 from carp.reviews.text import sentences as sentence_spans
 from carp.reviews.text import tokenise
@@ -46,11 +47,23 @@ class ReadableDocument:
     @cached_property
     def sentence(self) -> list[tuple[int, int]]:
         """For each word its sentence: the review and the sentence's place in it."""
-        found = []
-        for review, start in zip(self.review.tolist(), self.starts.tolist(), strict=True):
+        places = np.zeros(len(self.words), dtype=np.int64)
+        for review in np.unique(self.review).tolist():
+            there = self.review == review
             begins = [span[0] for span in self.sources[review].sentences]
-            found.append((review, max(0, int(np.searchsorted(begins, start, side="right")) - 1)))
-        return found
+            places[there] = np.maximum(np.searchsorted(begins, self.starts[there], side="right") - 1, 0)
+        return list(zip(self.review.tolist(), places.tolist(), strict=True))
+
+    @cached_property
+    def sentences(self) -> list[tuple[int, int]]:
+        """Each sentence that has a word the model sees, in the order of the document."""
+        return list(dict.fromkeys(self.sentence))
+
+    @cached_property
+    def sentence_numbers(self) -> NDArray[np.int64]:
+        """For each word the number of its sentence among `sentences`. [L]"""
+        numbers = {key: number for number, key in enumerate(self.sentences)}
+        return np.array([numbers[key] for key in self.sentence], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,94 @@ def phrase_weights(attention: NDArray[np.float64], sentence: NDArray[np.int64], 
     return total
 
 
+PHRASES_NAMED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class PhraseBook:
+    """The phrases of a document that each viewpoint (aspect) attends to most, ready to be marked in any sentence."""
+
+    document: ReadableDocument
+    weights: NDArray[np.float64]  # [L, M] of the phrase around each word
+    best: list[NDArray[np.int64]]  # for each viewpoint the centres of its top phrases, best first
+    window: int
+
+    @cached_property
+    def shared(self) -> NDArray[np.bool_]:
+        """Which centres are top ones of several viewpoints. [L]"""
+        every = np.concatenate([*self.best, np.zeros(0, np.int64)])
+        return np.bincount(every, minlength=len(self.document.words)) > 1
+
+    @cached_property
+    def phrases(self) -> list[list[Phrase]]:
+        """The top phrases of each viewpoint."""
+        return [[self._phrase(centre, x) for centre in best.tolist()] for x, best in enumerate(self.best)]
+
+    @cached_property
+    def texts(self) -> list[tuple[str, ...]]:
+        """The top phrases of each viewpoint as they were written, the best few."""
+        sources = self.document.sources
+        return [
+            tuple(dict.fromkeys(sources[int(self.document.review[p.centre])].text[p.start : p.end] for p in phrases))[
+                :PHRASES_NAMED
+            ]
+            for phrases in self.phrases
+        ]
+
+    @cached_property
+    def alike(self) -> NDArray[np.float64]:
+        """How much the sentences of the document say the same. [S, S]"""
+        return likeness(self.document.words, self.document.sentence_numbers)
+
+    @cached_property
+    def _inside(self) -> list[dict[tuple[int, int], list[Phrase]]]:
+        """For each viewpoint the top phrases in each sentence."""
+        found: list[dict[tuple[int, int], list[Phrase]]] = [{} for _ in self.best]
+        for phrases, inside in zip(self.phrases, found, strict=True):
+            for phrase in phrases:
+                inside.setdefault(self.document.sentence[phrase.centre], []).append(phrase)
+        return found
+
+    @cached_property
+    def _shown(self) -> dict[tuple[int, tuple[int, int]], Sentence]:
+        return {}  # filled as sentences are first shown
+
+    def side(self, x: int, chosen: Iterable[tuple[int, int]]) -> Side:
+        """The viewpoint by these sentences. In one without a top phrase, its own best phrase is marked."""
+        return Side(index=x + 1, sentences=tuple(self._sentence(x, key) for key in chosen), phrases=self.texts[x])
+
+    def _sentence(self, x: int, key: tuple[int, int]) -> Sentence:
+        if (x, key) not in self._shown:
+            phrases = self._inside[x].get(key) or [self._best_in(key, x)]
+            self._shown[x, key] = _sentence(self.document, key, phrases, self.shared)
+        return self._shown[x, key]
+
+    def _phrase(self, centre: int, x: int) -> Phrase:
+        return _phrase(self.document, centre, float(self.weights[centre, x]), self.window)
+
+    def _best_in(self, key: tuple[int, int], x: int) -> Phrase:
+        inside = np.flatnonzero(self.document.sentence_numbers == self.document.sentences.index(key))
+        return self._phrase(int(inside[self.weights[inside, x].argmax()]), x)
+
+
+def phrase_book(
+    document: ReadableDocument,
+    attention: NDArray[np.float64],
+    *,
+    window: int = 3,
+    top_phrases: int = 30,
+    top_share: float | None = None,
+) -> PhraseBook:
+    """A phrase's weight is the sum of the attention of its words. With `top_share`, phrases are centred on words that
+    have attention themselves, and there are as many as that share of these words or fewer."""
+    weights = phrase_weights(attention, document.sentence_numbers, window)
+    most = [top_phrases] * weights.shape[1]
+    if top_share is not None:
+        weights *= attention > 0
+        most = [min(top_phrases, math.ceil(top_share * heard)) for heard in np.count_nonzero(attention, axis=0)]
+    return PhraseBook(document, weights, [_top(weights[:, x], most[x]) for x in range(weights.shape[1])], window)
+
+
 def readable_sides(
     document: ReadableDocument,
     attention: NDArray[np.float64],
@@ -88,60 +189,33 @@ def readable_sides(
     shown_sentences: int = 2,
     influence: NDArray[np.float64] | None = None,
 ) -> list[Side]:
-    """Every viewpoint (aspect) of a document by its best sentences, the top phrases marked.
+    """Every viewpoint (aspect) of a document by its best sentences, the top phrases of its `phrase_book` marked."""
+    book = phrase_book(document, attention, window=window, top_phrases=top_phrases, top_share=top_share)
+    return weightiest_sides(book, shown_sentences=shown_sentences, influence=influence)
 
-    A phrase's weight is the sum of the attention of its words. With `top_share`, phrases are centred on words that
-    have attention themselves, and there are as many as that share of these words or fewer. Sentences with a top phrase
-    may be shown; those that weigh most are, by the top phrases centred in them or, where the `influence` [L, M] of each
-    word is given, by that of their words. A second one is shown only where it weighs at least half of the first.
-    """
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(document.sentence))}
-    sentence = np.array([numbers[key] for key in document.sentence], dtype=np.int64)
-    weights = phrase_weights(attention, sentence, window)
-    most = [top_phrases] * weights.shape[1]
-    if top_share is not None:
-        weights *= attention > 0
-        most = [min(top_phrases, math.ceil(top_share * heard)) for heard in np.count_nonzero(attention, axis=0)]
-    best = [_top(weights[:, x], most[x]) for x in range(weights.shape[1])]
-    owners = np.bincount(np.concatenate([*best, np.zeros(0, np.int64)]), minlength=len(document.words))
+
+def weightiest_sides(
+    book: PhraseBook, *, shown_sentences: int = 2, influence: NDArray[np.float64] | None = None
+) -> list[Side]:
+    """Sentences with a top phrase may be shown; those that weigh most are, by the top phrases centred in them or, where
+    the `influence` [L, M] of each word is given, by that of their words. A second one is shown only where it weighs at
+    least half of the first."""
+    document = book.document
     sides = []
-    for x in range(weights.shape[1]):
-        phrases = [_phrase(document, int(j), float(weights[j, x]), window) for j in best[x]]
-        informative = None if influence is None else np.bincount(sentence, influence[:, x])
-        total = {key: 0.0 for key in numbers if key in {document.sentence[phrase.centre] for phrase in phrases}}
-        for key in total:
-            if informative is not None:
-                total[key] = float(informative[numbers[key]])
-            else:
-                total[key] = sum(phrase.weight for phrase in phrases if document.sentence[phrase.centre] == key)
-        sides.append(_side(document, x, phrases, total, owners > 1, shown_sentences))
+    for x, centres in enumerate(book.best):
+        weighing = book.weights[centres, x] if influence is None else influence[:, x]
+        placed = document.sentence_numbers[centres] if influence is None else document.sentence_numbers
+        weight = np.bincount(placed, weighing, minlength=len(document.sentences))
+        there = np.unique(document.sentence_numbers[centres])
+        total = {document.sentences[number]: float(weight[number]) for number in there}
+        ranked = sorted(total, key=lambda key: (-total[key], key))[:shown_sentences]
+        sides.append(book.side(x, [key for key in ranked if total[key] >= total[ranked[0]] / 2]))
     return sides
 
 
 def _top(weights: NDArray[np.float64], number: int) -> NDArray[np.int64]:
     order = np.argsort(-weights, kind="stable")[:number]
     return order[weights[order] > 0]
-
-
-def _side(
-    document: ReadableDocument,
-    x: int,
-    phrases: list[Phrase],
-    total: dict[tuple[int, int], float],
-    shared: NDArray[np.bool_],
-    shown: int,
-) -> Side:
-    by_sentence: dict[tuple[int, int], list[Phrase]] = {}
-    for phrase in phrases:
-        by_sentence.setdefault(document.sentence[phrase.centre], []).append(phrase)
-    ranked = sorted(total, key=lambda key: (-total[key], key))[:shown]
-    chosen = [key for key in ranked if total[key] >= total[ranked[0]] / 2]
-    texts = [document.sources[document.sentence[p.centre][0]].text[p.start : p.end] for p in phrases]
-    return Side(
-        index=x + 1,
-        sentences=tuple(_sentence(document, key, by_sentence[key], shared) for key in chosen),
-        phrases=tuple(dict.fromkeys(texts))[:5],
-    )
 
 
 def _phrase(document: ReadableDocument, centre: int, weight: float, window: int) -> Phrase:

@@ -54,6 +54,20 @@ def explain_question(
         rating, reasons = capsule_reasons(model, archive, question, device, degree_scale, detail)
     else:
         rating, reasons = _heard(model, archive, question, device, detail)
+    return make_explanation(archive, question, rating, reasons, baseline=baseline, notes=notes, name=name)
+
+
+def make_explanation(
+    archive: Archive,
+    question: Question,
+    rating: float,
+    reasons: dict[str, Any],
+    *,
+    baseline: float | None,
+    name: str,
+    notes: tuple[str, ...] = (),
+) -> Explanation:
+    """What a model said of a pair, with what is known of the pair without a model."""
     mean = archive.item_means[question.item]
     return Explanation(
         user=archive.users[question.user] if question.user >= 0 else None,

@@ -39,6 +39,16 @@ class TrainingSettings:
     decay: float = 0.9  # of RMSprop's running square
     optimizer_epsilon: float = 1e-8
     weight_decay: float = 0.0
+    settling_share: float = 0.0  # of `epochs`, the last ones, at a tenth of the rate: large steps never settle
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, which are counted from 1.
+
+        >>> settings = TrainingSettings(learning_rate=0.002, epochs=24, settling_share=0.15)
+        >>> [settings.rate(epoch) for epoch in (1, 20, 21, 24)]
+        [0.002, 0.002, 0.0002, 0.0002]
+        """
+        return self.learning_rate * (0.1 if epoch > self.epochs * (1 - self.settling_share) else 1.0)
 
 
 class Stopped(CarpError):
@@ -204,6 +214,8 @@ def _one_epoch(
     torch.manual_seed(int(np.random.default_rng([seed, epoch, 1]).integers(2**62)))  # dropout of this epoch
     began = time.monotonic()
     model.train()
+    for group in optimizer.param_groups:
+        group["lr"] = settings.rate(epoch)
 
     def batches() -> Iterator[Batch]:
         for batch in data.training_batches(settings.batch_size, seed, epoch, model.needs):

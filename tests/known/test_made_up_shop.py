@@ -34,8 +34,8 @@ def test_carp_beats_the_tuned_biases_clearly(recommender):
 def test_explanations_show_the_planted_cause_far_more_often_than_random_sentences(recommender, shop):
     found = planted_causes_found(recommender, shop, pairs=400)
     assert found.pairs == 400
-    assert found.explained > found.random + 0.15
-    assert found.explained > 1.5 * found.random
+    assert found.explained > 0.75
+    assert found.explained > 1.8 * found.random
 
 
 def test_ratings_rest_on_the_sentences_that_explanations_name(recommender):

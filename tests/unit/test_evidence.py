@@ -12,6 +12,7 @@ from carp.evidence import (
     Source,
     matching_marks,
     merged,
+    phrase_book,
     phrase_weights,
     readable_sides,
 )
@@ -299,3 +300,23 @@ def test_a_text_that_says_nothing_of_it_has_no_marks():
         matching_marks("Fast shipping.", {"positive": [side_with("warm", "warm")], "negative": []}, frozenset()) == ()
     )
     assert matching_marks("", {"positive": [], "negative": []}, frozenset()) == ()
+
+
+# ---- sentences that were chosen elsewhere
+
+
+def test_any_sentence_can_be_shown_and_has_its_own_best_phrase_marked_where_it_has_no_top_one():
+    doc = document(FIRST, SECOND)
+    attention = attention_on(doc, {"cheap": 0.5, "fast": 0.1, "Shipping": 0.05})
+    book = phrase_book(doc, attention, window=1, top_phrases=1)
+    side = book.side(0, [(0, 2), (0, 1)])
+    assert [sentence.text for sentence in side.sentences] == ["Shipping was fast.", "The knobs feel cheap and loose!"]
+    assert [marked(sentence) for sentence in side.sentences] == [[("fast", "own")], [("cheap", "own")]]
+    assert side.phrases == ("cheap",)
+
+
+def test_sentences_are_numbered_in_the_order_of_the_document():
+    doc = document(FIRST, "Fast shipping.", seen={"warm", "tone", "shipping"})
+    assert doc.sentences == [(0, 0), (0, 2), (1, 0)]
+    assert doc.sentence_numbers.tolist() == [0, 0, 1, 2]
+    assert [doc.sentences[number] for number in doc.sentence_numbers] == doc.sentence

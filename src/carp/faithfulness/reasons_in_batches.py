@@ -6,6 +6,7 @@ The sentences and phrases are those that `Recommender.explain` shows; a test hol
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from carp.capsules import added, unit_reasons
+from carp.choosing import likeness
 from carp.evidence import phrase_weights
 from carp.faithfulness.held_out import Flags, Floats, HeldOut, Keys, Texts, batch_of, blocks
 from carp.models.base import RatingModel
 from carp.models.carp import NEGATIVE, POSITIVE, Carp, Reading
+from carp.pulls import lost_sentences, sentence_pulls, unit_slopes
 from carp.questions import Detail
 from carp.reasons import SHARE_MARKED, explainable
 
@@ -75,12 +79,19 @@ def _capsule_reasons(model: Carp, held: HeldOut, device: torch.device) -> Reason
     lengths, coupling = np.zeros((len(held), 2)), np.zeros((len(held), 2, m, m))
     attention = np.zeros((*held.item.words.shape, m), dtype=np.float32)
     for chosen in blocks(held):
-        found = _read(model, held, chosen, device)
-        rating[chosen], balance[chosen] = found.rating, found.balance
-        lengths[chosen], coupling[chosen] = found.lengths, found.coupling
-        attention[chosen, : found.item.attention.shape[1]] = found.item.attention
+        batch = batch_of(held, chosen, device)
+        with torch.no_grad():
+            readings = (
+                model.read_users(batch.user_words, batch.user_reviews),
+                model.read_items(batch.item_words, batch.item_reviews),
+            )
+            shown = model.judge(model.pair(readings[0].viewpoints, readings[1].viewpoints))
+            rating[chosen] = _numbers(model.combine(shown["balance"], batch.users, batch.items, None))
+        balance[chosen], lengths[chosen] = _numbers(shown["balance"]), _numbers(shown["lengths"])
+        coupling[chosen] = _numbers(shown["coupling"])
+        attention[chosen, : readings[1].attention.shape[1]] = readings[1].attention.cpu().numpy()
         for place, row in enumerate(chosen.tolist()):
-            _name_pair(found, place, row, held, user, item, model.config.window)
+            _name_pair(model, readings, place, row, held, (user, item), lengths[row], coupling[row])
     return Reasons(rating, user, item, Capsules(balance, lengths, coupling, attention))
 
 
@@ -92,89 +103,77 @@ def _nothing_named(held: HeldOut) -> tuple[NamedWords, NamedWords]:
     return user, item
 
 
-@dataclass(frozen=True, eq=False)
-class _SideRead:
-    attention: NDArray[np.float32]  # [B, L, M]
-    influence: NDArray[np.float32]  # [B, L, M, M] on the balance, by viewpoint and aspect
-
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """A block of pairs as numbers."""
-
-    rating: Floats
-    balance: Floats
-    lengths: Floats
-    coupling: Floats
-    user: _SideRead
-    item: _SideRead
-
-
-def _read(model: Carp, held: HeldOut, chosen: NDArray[np.int64], device: torch.device) -> _Read:
-    """The same arithmetic as one pair's explanation, with pairs beside each other."""
-    batch = batch_of(held, chosen, device)
-    with torch.no_grad():
-        user = model.read_users(batch.user_words, batch.user_reviews)
-        item = model.read_items(batch.item_words, batch.item_reviews)
-    units = model.pair(user.viewpoints, item.viewpoints).requires_grad_()
-    shown = model.judge(units)
-    slope = torch.autograd.grad(shown["balance"].sum(), units)[0]  # pairs do not meet: the sum's slope is each one's
-    m = model.config.viewpoints
-    difference, product = slope.view(len(chosen), m, m, -1).chunk(2, -1)
-    if model.config.logic_unit == "product first":
-        difference, product = product, difference
-    v, a = user.viewpoints.unsqueeze(2), item.viewpoints.unsqueeze(1)
-    on_user = torch.einsum("blxk,bxyk->blxy", _added(user), difference + a * product)
-    on_item = torch.einsum("blyk,bxyk->blxy", _added(item), v * product - difference)
-    rating = model.combine(shown["balance"], batch.users, batch.items, None)
-    return _Read(
-        _numbers(rating),
-        _numbers(shown["balance"]),
-        _numbers(shown["lengths"]),
-        _numbers(shown["coupling"]),
-        _SideRead(user.attention.cpu().numpy(), on_user.cpu().numpy()),
-        _SideRead(item.attention.cpu().numpy(), on_item.cpu().numpy()),
-    )
-
-
-def _added(reading: Reading) -> Tensor:
-    """What each word adds to a viewpoint, which is the attention's mean of its words. [B, L, M, k]"""
-    return reading.attention.unsqueeze(-1) * (reading.contextual - reading.viewpoints.unsqueeze(1))
-
-
 def _numbers(tensor: Tensor) -> Floats:
     return np.asarray(tensor.detach().double().cpu().numpy())
 
 
 def _name_pair(
-    found: _Read, place: int, row: int, held: HeldOut, user: NamedWords, item: NamedWords, window: int
+    model: Carp,
+    readings: tuple[Reading, Reading],
+    place: int,
+    row: int,
+    held: HeldOut,
+    named: tuple[NamedWords, NamedWords],
+    lengths: Floats,
+    coupling: Floats,
 ) -> None:
-    """Write one pair's named words into the rectangles."""
-    prevailing = POSITIVE if found.lengths[place, POSITIVE] >= found.lengths[place, NEGATIVE] else NEGATIVE
-    direction = 1.0 if prevailing == POSITIVE else -1.0
-    coupling = found.coupling[place, prevailing]
-    order = np.argsort(-coupling.ravel(), kind="stable")[:UNITS]
-    for texts, read, named, axis in ((held.user, found.user, user, 0), (held.item, found.item, item, 1)):
-        length = int(texts.there[row].sum())
-        if not length:
-            continue
-        sentence = texts.sentences[row, :length]
-        named.pull[row, :length] = read.influence[place, :length].sum((1, 2))
-        for unit in zip(*np.unravel_index(order, coupling.shape), strict=True):
-            attention = read.attention[place, :length, unit[axis]].astype(np.float64)
-            influence = direction * read.influence[place, :length, unit[0], unit[1]].astype(np.float64)
-            shown, marked = named_words(attention, sentence, window, influence)
-            named.shown[row, :length] |= shown
-            named.marked[row, :length] |= marked
+    """Write one pair's named words into the rectangles: those of the sentences that its explanation shows."""
+    texts = held.user, held.item
+    numbers = [_numbered(side.sentences[row, : int(side.there[row].sum())]) for side in texts]
+    words = [side.words[row, : len(number)] for side, number in zip(texts, numbers, strict=True)]
+    user, item = (_alone(reading, place, len(number)) for reading, number in zip(readings, numbers, strict=True))
+    slopes = unit_slopes(model, user, item)
+    for side, reading, slope in zip(named, (user, item), (slopes.user.sum(1), slopes.item.sum(0)), strict=True):
+        side.pull[row, : reading.attention.shape[1]] = _numbers(torch.einsum("lxk,xk->l", added(reading), slope))
+    lost = [lost_sentences(model, reading, number) for reading, number in zip((user, item), numbers, strict=True)]
+    pulls = sentence_pulls(lost[0], lost[1], slopes)
+    alike = likeness(words[0], numbers[0]), likeness(words[1], numbers[1])
+    prevailing = POSITIVE if lengths[POSITIVE] >= lengths[NEGATIVE] else NEGATIVE
+    for x, y, reason in unit_reasons(pulls, alike, coupling[prevailing], prevailing, UNITS, DETAIL.sentences):
+        for side, reading, number, index, sentences in zip(
+            named, (user, item), numbers, (x, y), (reason.user, reason.item), strict=True
+        ):
+            attention = _numbers(reading.attention[0, :, index])
+            shown, marked = words_of_sentences(attention, number, model.config.window, sentences)
+            side.shown[row, : len(number)] |= shown
+            side.marked[row, : len(number)] |= marked
 
 
-def named_words(
-    attention: Floats, sentence: Keys, window: int, influence: Floats | None = None, top_share: float = 1.0
+def _numbered(keys: Keys) -> NDArray[np.int64]:
+    """Sentences numbered in the order in which a document has them, as its explanation numbers them."""
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[place], dtype=np.int64)
+
+
+def _alone(reading: Reading, place: int, length: int) -> Reading:
+    one = slice(place, place + 1)
+    return Reading(reading.viewpoints[one], reading.attention[one, :length], reading.contextual[one, :length])
+
+
+def words_of_sentences(
+    attention: Floats, sentence: NDArray[np.int64], window: int, chosen: Sequence[int]
 ) -> tuple[Flags, Flags]:
-    """Words of the sentences that an explanation shows for one viewpoint, and of the phrases it marks in them.
+    """Words of these sentences, and of the phrases that one viewpoint marks in them: its top ones, or their best."""
+    weights = phrase_weights(attention[:, None], sentence, window)[:, 0]
+    top = np.argsort(-weights, kind="stable")[: DETAIL.top_phrases]
+    top = top[weights[top] > 0]
+    marked = np.zeros(len(sentence), dtype=bool)
+    for number in chosen:
+        centres = top[sentence[top] == number]
+        if not len(centres):
+            inside = np.flatnonzero(sentence == number)
+            centres = inside[[weights[inside].argmax()]]
+        for centre in centres.tolist():
+            reach = slice(max(0, centre - window // 2), centre + window // 2 + 1)
+            marked[reach] |= sentence[reach] == number
+    return np.isin(sentence, list(chosen)), marked
 
-    Of the sentences with one of the top phrases the best is shown, and a second that weighs half as much: by the
-    influence of their words, or, where it is not known, by the top phrases centred in them.
+
+def named_words(attention: Floats, sentence: Keys, window: int, top_share: float = 1.0) -> tuple[Flags, Flags]:
+    """Words of the sentences that an explanation shows for one side, and of the phrases it marks in them.
+
+    Of the sentences with one of the top phrases the best is shown, and a second that weighs half as much, by the top
+    phrases centred in them.
 
     >>> attention, sentence = np.array([0.1, 0.2, 0.4, 0.1, 0.1, 0.1]), np.array([3, 3, 3, 5, 5, 7])
     >>> [flags.astype(int).tolist() for flags in named_words(attention, sentence, 3)]
@@ -185,7 +184,7 @@ def named_words(
     best = np.argsort(-weights, kind="stable")[:most]
     best = best[weights[best] > 0]
     keys, number = np.unique(sentence, return_inverse=True)
-    total = np.bincount(number[best], weights[best], len(keys)) if influence is None else np.bincount(number, influence)
+    total = np.bincount(number[best], weights[best], len(keys))
     eligible = np.unique(number[best])
     ranked = eligible[np.argsort(-total[eligible], kind="stable")][: DETAIL.sentences]
     chosen = ranked[total[ranked] >= total[ranked[0]] / 2] if len(ranked) else ranked

@@ -112,6 +112,7 @@ class CpuTrainer:
     def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
         """One pass over the training pairs; the mean loss."""
         total, pairs = 0.0, 0
+        self.rows.rate = self.optimizer.param_groups[0]["lr"]  # an epoch may have its own
         steps = self.maker.steps(seed, epoch)
         step = next(steps, None)
         while step is not None:

@@ -254,7 +254,7 @@ class Desk:
     def _phrases_of(self, kind: int, number: int) -> list[tuple[str, ...]]:
         """The phrases of every side of a person (0) or a thing (1)."""
         if self.swift is not None:
-            return self.swift.phrasing(kind, number).phrases
+            return self.swift.side(kind, number).book.texts
         made = partial(viewpoint_phrases if kind == 0 else aspect_phrases, self.recommender, number)
         return self._phrases.get((kind, number), made)
 

@@ -9,29 +9,33 @@ import numpy as np
 import torch
 
 from carp.archive import Archive
-from carp.capsules import answer, influences
+from carp.capsules import Array, answer
+from carp.choosing import likeness
 from carp.explain import Sentence
 from carp.models.carp import Carp
+from carp.pulls import lost_sentences, sentence_pulls, unit_slopes
 from carp.questions import Question
 
 
 def summarise(model: Carp, archive: Archive, question: Question, device: torch.device, n: int) -> list[dict[str, Any]]:
     """The sentences that move this person's rating most, up or down, with the aspect through which they do so most.
 
-    A sentence's weight is what its words move the balance of the two sentiments by, through all logic units together.
+    A sentence's weight is what the balance of the two sentiments loses without it, through all logic units together;
+    what was said before counts less, so that a summary does not repeat itself.
     """
     document = question.item_document
     if not len(document.words):
         return []
-    moved = influences(model, answer(model, archive, question, device))[1][: len(document.words)].sum(1)  # [L, M]
-    keys = list(dict.fromkeys(document.sentence))
-    numbers = {key: number for number, key in enumerate(keys)}
-    total = np.zeros((len(keys), moved.shape[1]))
-    np.add.at(total, [numbers[key] for key in document.sentence], moved)
-    strength = total.sum(1)
+    found = answer(model, archive, question, device)
+    lost = (
+        lost_sentences(model, found.user, question.user_document.sentence_numbers),
+        lost_sentences(model, found.item, document.sentence_numbers),
+    )
+    moved = sentence_pulls(*lost, unit_slopes(model, found.user, found.item)).item.sum(1)  # [T, M]
+    strength = moved.sum(1)
     rows = []
-    for place in np.argsort(-np.abs(strength), kind="stable")[:n]:
-        review, span = keys[place]
+    for place in _weightiest(np.abs(strength), likeness(document.words, document.sentence_numbers), n):
+        review, span = document.sentences[place]
         source = document.sources[review]
         begin, end = source.sentences[span]
         sentence = Sentence(source.text[begin:end], (), source.user, source.item, source.rating)
@@ -39,8 +43,19 @@ def summarise(model: Carp, archive: Archive, question: Question, device: torch.d
             {
                 **{f.name: getattr(sentence, f.name) for f in fields(sentence)},
                 "weight": float(abs(strength[place])),
-                "aspect": int((np.sign(strength[place]) * total[place]).argmax()) + 1,
+                "aspect": int((np.sign(strength[place]) * moved[place]).argmax()) + 1,
                 "sentiment": "positive" if strength[place] >= 0 else "negative",
             }
         )
     return rows
+
+
+def _weightiest(weight: Array, alike: Array, n: int) -> list[int]:
+    """The heaviest first, each counted for what it says that those before it did not."""
+    news = np.ones(len(weight))
+    chosen: list[int] = []
+    while len(chosen) < min(n, len(weight)):
+        worth = np.where(np.isin(np.arange(len(weight)), chosen), -1.0, weight * news)
+        chosen.append(int(worth.argmax()))
+        news = news * (1 - alike[chosen[-1]]) ** 2
+    return sorted(chosen, key=lambda place: -weight[place])
