@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint install clean speed speed-gpu
+.PHONY: demo test lint install clean speed speed-gpu docs
 
 demo: install
 	$(BIN)/carp demo --out demo
@@ -22,6 +22,9 @@ speed: install
 
 speed-gpu:  # with torch, triton, numpy and safetensors alone, as they are on the machine with the card
 	PYTHONPATH=src $(PYTHON) benchmarks/speed_gpu.py --out results/speed-gpu.jsonl
+
+docs: install  # the site, in build/site; built and checked in the tests too
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 install: $(VENV)/installed
 
