@@ -78,6 +78,53 @@ def test_the_losses_of_an_epoch_add_up_to_the_objective():
     assert sum(losses) == pytest.approx(expected, rel=1e-5)
 
 
+def test_learned_biases_start_at_zero_and_are_held_once_a_rating():
+    model, data = started(biases="learned", penalty=0.7, bias_penalty=0.2)
+    assert float(model.biases.mean) == pytest.approx(data.train.ratings.mean(), abs=1e-6)
+    assert not model.user_bias.any()
+    assert not model.item_bias.any()
+    with torch.no_grad():
+        model.user_bias.normal_()
+        model.item_bias.normal_()
+        losses = [
+            float(model.loss(batch, model(batch))) * len(batch)
+            for batch in map(batch_of, (half(data.train, 0), half(data.train, 1)))
+        ]
+    mean = float(model.biases.mean)
+    bu, bi, p, q = (
+        tensor.detach().double().numpy()
+        for tensor in (model.user_bias, model.item_bias, model.user_factors, model.item_factors)
+    )
+    expected = 0.0
+    for u, i, r in zip(data.train.users, data.train.items, data.train.ratings, strict=True):
+        expected += (r - mean - bu[u] - bi[i] - p[u] @ q[i]) ** 2
+        expected += 0.7 * (p[u] @ p[u] + q[i] @ q[i]) + 0.2 * (bu[u] ** 2 + bi[i] ** 2)
+    assert sum(losses) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_step_on_one_rating_is_the_textbook_update_of_learned_biases_and_factors():
+    """b += γ (e − λ_b b), p += γ (e q − λ p), in float64 numpy."""
+    model, data = started(biases="learned", penalty=0.7, bias_penalty=0.2)
+    model.double()
+    with torch.no_grad():
+        model.user_bias.normal_()
+        model.item_bias.normal_()
+    u, i, r = int(data.train.users[0]), int(data.train.items[0]), float(data.train.ratings[0])
+    tables = (model.user_bias, model.item_bias, model.user_factors, model.item_factors)
+    bu, bi, p, q = (table.detach().numpy()[row].copy() for table, row in zip(tables, (u, i, u, i), strict=True))
+    error = r - (float(model.biases.mean) + bu + bi + p @ q)
+    rate = 0.05
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate / 2)  # a square's slope has a factor of two
+    batch = batch_of(data.train)
+    one = Batch(batch.users[:1], batch.items[:1], NOTHING, NOTHING, NOTHING, NOTHING, batch.ratings[:1], training=True)
+    model.loss(one, model(one)).backward()
+    optimizer.step()
+    found = (model.user_bias[u], model.item_bias[i], model.user_factors[u], model.item_factors[i])
+    slopes = (error - 0.2 * bu, error - 0.2 * bi, error * q - 0.7 * p, error * p - 0.7 * q)
+    for after, before, slope in zip(found, (bu, bi, p, q), slopes, strict=True):
+        np.testing.assert_allclose(after.detach().numpy(), before + rate * slope, rtol=1e-6)
+
+
 def half(pairs, which):
     chosen = np.arange(len(pairs)) % 2 == which
     return Pairs(pairs.users[chosen], pairs.items[chosen], pairs.ratings[chosen], pairs.records[chosen])

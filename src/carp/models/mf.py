@@ -16,13 +16,19 @@ Ours: the biases start where `bias` ends, with the two shrinkages λ_u, λ_i it 
 penalties (the biases' objective is the same to the letter, so factors of zero give `bias` back). The paper gives one
 λ to biases and factors alike; with that, biased matrix factorisation loses to the biases alone on small corpora.
 Somebody unknown has no bias and factors of zero.
+
+The paper's own form is `biases=learned`: they start at zero and are held once a rating, as the factors are,
+
+    minimise Σ_(u,i) (r_ui − r̂_ui)² + λ (‖p_u‖² + ‖q_i‖²) + λ_b (b_u² + b_i²)
+
+with λ_b the `bias_penalty` (the paper's λ_b is λ).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +43,8 @@ class MfConfig:
     latent_size: int = 25  # k
     penalty: float = 0.3  # λ
     spread: float = 0.1  # of a fresh p_u · q_i, whatever the latent size
+    biases: Literal["tuned", "learned"] = "tuned"  # from those of `bias` and held like them, or from zero
+    bias_penalty: float = 0.1  # λ_b, of learned biases
 
 
 class Mf(RatingModel):
@@ -56,6 +64,8 @@ class Mf(RatingModel):
 
     def start(self, data: TrainingData) -> None:
         self.biases.fit(data.train, data.valid, self.sizes.levels)
+        if self.config.biases == "learned":
+            return  # the mean is all that is taken
         with torch.no_grad():
             self.user_bias.copy_(self.biases.user)
             self.item_bias.copy_(self.biases.item)
@@ -74,11 +84,16 @@ class Mf(RatingModel):
         error = (prediction.rating - batch.ratings).square()
         p, q = take_rows(self.user_factors, batch.users), take_rows(self.item_factors, batch.items)
         factors = p.square().sum(-1) + q.square().sum(-1)
+        whole: Tensor = error + self.config.penalty * factors + self._bias_penalty(batch)
+        return whole.mean()
+
+    def _bias_penalty(self, batch: Batch) -> Tensor:
         user_bias, item_bias = self._biases(batch)
+        if self.config.biases == "learned":
+            return self.config.bias_penalty * (user_bias.square() + item_bias.square())
         # A bias's penalty is spread over its ratings, so that an epoch adds it up to λ_u b_u².
         user_shrinkage, item_shrinkage = self.biases.shrinkage
         user_share = user_shrinkage / (self.biases.user_weight[batch.users] - user_shrinkage)
         item_share = item_shrinkage / (self.biases.item_weight[batch.items] - item_shrinkage)
-        biases = user_share * user_bias.square() + item_share * item_bias.square()
-        whole: Tensor = error + self.config.penalty * factors + biases
-        return whole.mean()
+        tuned: Tensor = user_share * user_bias.square() + item_share * item_bias.square()
+        return tuned
