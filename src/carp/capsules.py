@@ -70,8 +70,9 @@ def told(
     """One pair's reasons, by the names of an Explanation's fields."""
     coupling = shown["coupling"]
     prevailing = POSITIVE if shown["lengths"][POSITIVE] >= shown["lengths"][NEGATIVE] else NEGATIVE
-    units = top_units(sides, slopes, coupling, prevailing, detail)
-    viewpoints, aspects = all_sides(sides, slopes, coupling[prevailing], detail)
+    pulls = sentence_pulls(sides[0].lost, sides[1].lost, slopes)
+    units = top_units(sides, pulls, coupling, prevailing, detail)
+    viewpoints, aspects = all_sides(sides, pulls, coupling[prevailing], detail)
     matching: dict[MatchKind, list[Side]] = {
         sentiment: [side for unit in units if unit.sentiment == sentiment for side in (unit.viewpoint, unit.aspect)]
         for sentiment in SENTIMENTS
@@ -107,17 +108,6 @@ def answer(model: Carp, archive: Archive, question: Question, device: torch.devi
     )
 
 
-def influences(readings: tuple[Reading, Reading], slopes: Slopes) -> tuple[Array, Array]:
-    """How much each word of the two documents moves the rating through each logic unit: [Lu, M, M], [Li, M, M].
-
-    A viewpoint is the attention's mean of its words, so what a word adds to it is attn·(p − v). That, times the
-    slope of the balance of sentiments at the logic unit, is the word's pull upwards (or, negative, downwards).
-    """
-    user = torch.einsum("lxk,xyk->lxy", added(readings[0]), slopes.user)
-    item = torch.einsum("lyk,xyk->lxy", added(readings[1]), slopes.item)
-    return user.double().cpu().numpy(), item.double().cpu().numpy()
-
-
 def added(reading: Reading) -> torch.Tensor:
     return reading.attention[0].unsqueeze(-1) * (reading.contextual[0] - reading.viewpoints[0])
 
@@ -133,7 +123,7 @@ def _matrix(values: Array) -> tuple[tuple[float, ...], ...]:
 
 def top_units(
     sides: Sequence[HeardSide],
-    slopes: Slopes,
+    pulls: Pulls,
     coupling: Array,  # [2, M, M]
     prevailing: int,
     detail: Detail,
@@ -144,7 +134,6 @@ def top_units(
     that pull most through it.
     """
     user, item = sides
-    pulls = sentence_pulls(user.lost, item.lost, slopes)
     heard = _listening(coupling[prevailing])
     units = []
     for s, number in [(prevailing, detail.prevailing_units), (1 - prevailing, detail.other_units)]:
@@ -183,25 +172,20 @@ def unit_reasons(
 
 def all_sides(
     sides: Sequence[HeardSide],
-    slopes: Slopes,
+    pulls: Pulls,
     coupling: Array,  # [M, M], of the prevailing sentiment
     detail: Detail,
 ) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
     """Every viewpoint and every aspect, by the sentences that move the rating most through it, up or down."""
-    user, item = influences((sides[0].reading, sides[1].reading), slopes)
-    pulls = np.abs(user.sum(2)), np.abs(item.sum(1))
+    moved = np.abs(pulls.user.sum(2)), np.abs(pulls.item.sum(1))  # [S, M]
     viewpoints, aspects = (
         tuple(
             replace(one, name=f"{kind} {one.index}", weight=float(weight))
             for one, weight in zip(
-                weightiest_sides(
-                    side.book, shown_sentences=detail.sentences, influence=pull[: len(side.book.document.words)]
-                ),
-                heard,
-                strict=True,
+                weightiest_sides(side.book, shown_sentences=detail.sentences, moved=pull), heard, strict=True
             )
         )
-        for kind, side, pull, heard in zip(("viewpoint", "aspect"), sides, pulls, _listening(coupling), strict=True)
+        for kind, side, pull, heard in zip(("viewpoint", "aspect"), sides, moved, _listening(coupling), strict=True)
     )
     return viewpoints, aspects
 

@@ -143,6 +143,10 @@ class PhraseBook:
     def _shown(self) -> dict[tuple[int, tuple[int, int]], Sentence]:
         return {}  # filled as sentences are first shown
 
+    def prepare(self) -> None:
+        """Make now what the first question would wait for."""
+        _ = self.texts, self.alike, self.shared, self._inside
+
     def side(self, x: int, chosen: Iterable[tuple[int, int]]) -> Side:
         """The viewpoint by these sentences. In one without a top phrase, its own best phrase is marked."""
         return Side(index=x + 1, sentences=tuple(self._sentence(x, key) for key in chosen), phrases=self.texts[x])
@@ -187,27 +191,24 @@ def readable_sides(
     top_phrases: int = 30,
     top_share: float | None = None,
     shown_sentences: int = 2,
-    influence: NDArray[np.float64] | None = None,
 ) -> list[Side]:
     """Every viewpoint (aspect) of a document by its best sentences, the top phrases of its `phrase_book` marked."""
     book = phrase_book(document, attention, window=window, top_phrases=top_phrases, top_share=top_share)
-    return weightiest_sides(book, shown_sentences=shown_sentences, influence=influence)
+    return weightiest_sides(book, shown_sentences=shown_sentences)
 
 
 def weightiest_sides(
-    book: PhraseBook, *, shown_sentences: int = 2, influence: NDArray[np.float64] | None = None
+    book: PhraseBook, *, shown_sentences: int = 2, moved: NDArray[np.float64] | None = None
 ) -> list[Side]:
-    """Sentences with a top phrase may be shown; those that weigh most are, by the top phrases centred in them or, where
-    the `influence` [L, M] of each word is given, by that of their words. A second one is shown only where it weighs at
-    least half of the first."""
+    """Sentences with a top phrase may be shown; those that weigh most are: by the top phrases centred in them or, where
+    it is known what each sentence has `moved` [S, M], by that. A second one is shown only where it weighs at least half
+    of the first."""
     document = book.document
     sides = []
     for x, centres in enumerate(book.best):
-        weighing = book.weights[centres, x] if influence is None else influence[:, x]
-        placed = document.sentence_numbers[centres] if influence is None else document.sentence_numbers
-        weight = np.bincount(placed, weighing, minlength=len(document.sentences))
-        there = np.unique(document.sentence_numbers[centres])
-        total = {document.sentences[number]: float(weight[number]) for number in there}
+        placed = document.sentence_numbers[centres]
+        weight = np.bincount(placed, book.weights[centres, x]) if moved is None else moved[:, x]
+        total = {document.sentences[number]: float(weight[number]) for number in np.unique(placed).tolist()}
         ranked = sorted(total, key=lambda key: (-total[key], key))[:shown_sentences]
         sides.append(book.side(x, [key for key in ranked if total[key] >= total[ranked[0]] / 2]))
     return sides

@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from carp.archive import Archive
-from carp.evidence import ReadableDocument, readable_sides
+from carp.evidence import ReadableDocument, phrase_book, weightiest_sides
 from carp.explain import Side
 from carp.models.carp import NEGATIVE, POSITIVE, Carp, Reading
+from carp.pulls import lost_sentences
 from carp.reviews.documents import Documents
 from carp.reviews.split import TRAIN
 
@@ -172,16 +173,11 @@ def read_document(read: Any, document: ReadableDocument, device: torch.device) -
 
 
 def document_sides(
-    model: Carp, document: ReadableDocument, reading: Reading, *, sentences: int, influence: Array | None = None
+    model: Carp, document: ReadableDocument, reading: Reading, *, sentences: int, moved: Array | None = None
 ) -> list[Side]:
-    length = len(document.words)
-    return readable_sides(
-        document,
-        reading.attention[0].double().cpu().numpy()[:length],
-        window=model.config.window,
-        shown_sentences=sentences,
-        influence=None if influence is None else influence[:length],
-    )
+    attention = reading.attention[0].double().cpu().numpy()[: len(document.words)]
+    book = phrase_book(document, attention, window=model.config.window)
+    return weightiest_sides(book, shown_sentences=sentences, moved=moved)
 
 
 def _named(kind: str, sides: list[Side], weights: Array) -> tuple[Side, ...]:
@@ -221,10 +217,10 @@ def _regards(
     coupling, lengths = _judged(recommender, raters, np.full(len(raters), item))
     document = archive.readable(archive.item_documents, item)
     reading = read_document(model.read_items, document, recommender.device)
-    pull = _common_pull(recommender, model, item, raters, reading)
+    pull = _common_pull(recommender, model, raters, reading, document)
     found = []
     for s, direction in ((POSITIVE, 1.0), (NEGATIVE, -1.0)):
-        sides = document_sides(model, document, reading, sentences=sentences, influence=direction * pull)
+        sides = document_sides(model, document, reading, sentences=sentences, moved=direction * pull)
         named = _named("aspect", sides, coupling[:, s].sum(1).mean(0))
         strength = coupling[:, s] * lengths[:, s, None, None]  # [R, M, M]
         longer = lengths[:, s] > lengths[:, 1 - s]
@@ -233,11 +229,15 @@ def _regards(
 
 
 def _common_pull(
-    recommender: Recommender, model: Carp, item: int, raters: NDArray[np.int32], reading: Reading
+    recommender: Recommender,
+    model: Carp,
+    raters: NDArray[np.int32],
+    reading: Reading,
+    document: ReadableDocument,
 ) -> Array:
-    """How much each word of the thing's document moves the rating through each aspect, on average over raters. [L, M]
+    """How much each sentence of the thing moves the rating through each aspect, on average over raters. [S, M]
 
-    As in the explanation of one pair: what a word adds to an aspect, times the slope of the balance of sentiments.
+    As in the explanation of one pair: what an aspect loses without it, times the slope of the balance of sentiments.
     """
     viewpoints = recommender._sides[0][_places(raters)]
     aspects = reading.viewpoints.expand(len(viewpoints), *reading.viewpoints.shape[1:])
@@ -248,8 +248,8 @@ def _common_pull(
     if model.config.logic_unit == "product first":
         difference, product = product, difference
     towards = (viewpoints.unsqueeze(2) * product - difference).sum(1).mean(0)  # [M, k]
-    added = reading.attention[0].unsqueeze(-1) * (reading.contextual[0] - reading.viewpoints[0])
-    pull: Array = (added * towards).sum(-1).detach().double().cpu().numpy()
+    lost = lost_sentences(model, reading, document.sentence_numbers)
+    pull: Array = (lost * towards).sum(-1).detach().double().cpu().numpy()
     return pull
 
 

@@ -83,11 +83,10 @@ class Desk:
         _ = self.swift, self.archive.record_of_pair, self.archive.item_means
         if self.model.separates:
             _ = self.recommender._sides
-        if isinstance(self.model, Carp):
-            for number in range(min(WARMED, len(self.archive.users))):
-                self.phrases_of_user(number)
-            for number in range(min(WARMED, len(self.archive.items))):
-                self.phrases_of_item(number)
+        if self.swift is not None:
+            for kind, names in enumerate((self.archive.users, self.archive.items)):
+                for number in range(min(WARMED, len(names))):
+                    self.swift.side(kind, number).book.prepare()
 
     # ---- finding
 
