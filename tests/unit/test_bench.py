@@ -264,8 +264,8 @@ def test_the_contract_suite_takes_a_new_model_up(toy):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    toys, means = (done.stdout.count(f"[{name}]") for name in ("toy", "mean"))
-    assert toys == means > 3
+    toys, known = (done.stdout.count(f"[{name}]") for name in ("toy", "bias"))
+    assert toys == known > 3
 
 
 # ---- bad input
