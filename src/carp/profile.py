@@ -16,7 +16,7 @@ from carp.archive import Archive
 from carp.evidence import ReadableDocument, phrase_book, weightiest_sides
 from carp.explain import Side
 from carp.models.carp import NEGATIVE, POSITIVE, Carp, Reading
-from carp.pulls import lost_sentences
+from carp.pulls import lost_sentences, slopes_at
 from carp.reviews.documents import Documents
 from carp.reviews.split import TRAIN
 
@@ -242,12 +242,8 @@ def _common_pull(
     viewpoints = recommender._sides[0][_places(raters)]
     aspects = reading.viewpoints.expand(len(viewpoints), *reading.viewpoints.shape[1:])
     units = model.pair(viewpoints, aspects).detach().requires_grad_()
-    slope = torch.autograd.grad(model.judge(units)["balance"].sum(), units)[0]
-    m = model.config.viewpoints
-    difference, product = slope.view(len(viewpoints), m, m, -1).chunk(2, -1)
-    if model.config.logic_unit == "product first":
-        difference, product = product, difference
-    towards = (viewpoints.unsqueeze(2) * product - difference).sum(1).mean(0)  # [M, k]
+    gradient = torch.autograd.grad(model.judge(units)["balance"].sum(), units)[0]  # pairs do not meet
+    towards = slopes_at(model, gradient, viewpoints, aspects).item.sum(1).mean(0)  # [M, k]
     lost = lost_sentences(model, reading, document.sentence_numbers)
     pull: Array = (lost * towards).sum(-1).detach().double().cpu().numpy()
     return pull

@@ -26,7 +26,7 @@ class Pulls:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """How steeply the balance of the two sentiments rises with each logic unit of a pair. [M, M, k] each"""
+    """How steeply the balance of the two sentiments rises with each logic unit of a pair. [..., M, M, k] each"""
 
     user: torch.Tensor  # with its viewpoint
     item: torch.Tensor  # with its aspect
@@ -41,12 +41,12 @@ def unit_slopes(model: Carp, user: Reading, item: Reading) -> Slopes:
 
 
 def slopes_at(model: Carp, gradient: torch.Tensor, viewpoints: torch.Tensor, aspects: torch.Tensor) -> Slopes:
-    """From the gradient [M·M, 2k] of the balance at one pair's logic units to what it says of their parts."""
+    """From the gradient [..., M·M, 2k] of the balance at a pair's logic units to what it says of their parts."""
     m = model.config.viewpoints
-    difference, product = gradient.view(m, m, -1).chunk(2, -1)
+    difference, product = gradient.view(*gradient.shape[:-2], m, m, -1).chunk(2, -1)
     if model.config.logic_unit == "product first":
         difference, product = product, difference
-    v, a = viewpoints.unsqueeze(1), aspects.unsqueeze(0)  # [M, 1, k], [1, M, k]
+    v, a = viewpoints.unsqueeze(-2), aspects.unsqueeze(-3)  # [..., M, 1, k], [..., 1, M, k]
     return Slopes(difference + a * product, v * product - difference, product)
 
 

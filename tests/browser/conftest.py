@@ -140,7 +140,8 @@ def plain_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
 # Not for the whole session: while Playwright runs, no other test of this process could run an event loop.
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    from playwright import sync_api as playwright
+
     playwright.expect.set_options(timeout=PATIENCE)
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=chromium, args=list(QUIET))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api").expect
+from playwright.sync_api import expect
 
 VIEWS = ("why", "offers", "person", "thing", "compare", "whatif")
 AXE_RUN = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations

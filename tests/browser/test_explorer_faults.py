@@ -6,8 +6,7 @@ import json
 import re
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api").expect
+from playwright.sync_api import expect
 
 NASTY = """<h2>Errors</h2><p class="note" >Fine words</p><script>document.body.dataset.hurt=1</script>
 <img src="data:image/svg+xml;base64,PHN2Zy8+" alt="a plot"><img src="http://127.0.0.1:9/x.png" alt="elsewhere">

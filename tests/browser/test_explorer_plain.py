@@ -5,8 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api").expect
+from playwright.sync_api import expect
 
 
 @pytest.fixture

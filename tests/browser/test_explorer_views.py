@@ -6,8 +6,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-
-expect = pytest.importorskip("playwright.sync_api").expect
+from playwright.sync_api import expect
 
 
 def marked_words(sentence):

@@ -17,7 +17,6 @@ sys.path.insert(0, str(ROOT / "docs" / "building"))
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """The built site; what it complains of is a failure."""
-    pytest.importorskip("mkdocs", reason="the extra docs is not installed")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],

@@ -360,10 +360,11 @@ def test_a_checkpoint_of_another_training_is_refused(data, saved, tmp_path):
 
 def test_other_settings_other_data_and_another_seed_are_another_training(tmp_path):
     """The Recommender names everything that matters; how long to train may change."""
+    import polars
+
     from carp import Recommender, make_shop, read_reviews
     from carp.reviews.corpus import build_corpus
 
-    polars = pytest.importorskip("polars")
     rows = make_shop(people=16, things=8, reviews_per_person=6, seed=3).records()
     corpus = build_corpus(read_reviews(polars.DataFrame(rows)), min_reviews=1)
     tiny = {"dimension": 4, "filters": 3, "latent_size": 2, "viewpoints": 2, "epochs": 1, "device": "cpu"}

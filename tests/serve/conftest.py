@@ -19,7 +19,8 @@ MARKUP = "<b onmouseover=alert(1)>Loud</b> & clear </script> it is."
 
 
 def fitted(model, **settings):
-    torch = pytest.importorskip("torch")
+    import torch
+
     torch.set_num_threads(1)
     frame = carp.make_shop(people=24, things=10, reviews_per_person=8, seed=4).frame()
     renamed = frame.with_columns(
@@ -48,7 +49,8 @@ def bundle(recommender, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def client(recommender):
-    testclient = pytest.importorskip("starlette.testclient")
+    from starlette import testclient
+
     from carp.serve.app import make_app
 
     return testclient.TestClient(make_app(recommender), raise_server_exceptions=False)
@@ -57,7 +59,8 @@ def client(recommender):
 @pytest.fixture(scope="session")
 def client_of():
     """The service of another model by its name."""
-    testclient = pytest.importorskip("starlette.testclient")
+    from starlette import testclient
+
     from carp.serve.app import make_app
 
     made = {}

@@ -241,7 +241,8 @@ def write_results(folder):
 
 
 def test_results_are_tables_and_plots_in_which_no_markup_of_the_data_runs(recommender, tmp_path):
-    testclient = pytest.importorskip("starlette.testclient")
+    from starlette import testclient
+
     from carp.serve.app import make_app
 
     write_results(tmp_path)
@@ -256,7 +257,8 @@ def test_results_are_tables_and_plots_in_which_no_markup_of_the_data_runs(recomm
 
 
 def test_where_there_are_no_results_that_is_said(recommender, tmp_path):
-    testclient = pytest.importorskip("starlette.testclient")
+    from starlette import testclient
+
     from carp.serve.app import make_app
 
     empty = testclient.TestClient(make_app(recommender, tmp_path)).get("/api/results")

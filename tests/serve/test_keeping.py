@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 from carp.profile import read_document
-
-pytest.importorskip("fastapi")
-
 from carp.serve.batching import Together
 from carp.serve.counting import Counters
 from carp.serve.desk import Desk

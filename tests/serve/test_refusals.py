@@ -119,7 +119,8 @@ def test_markup_in_reviews_and_ids_comes_back_as_data_that_no_browser_runs(clien
 
 
 def test_a_bug_is_answered_by_its_id_alone_and_told_to_the_log(recommender, monkeypatch, capsys):
-    testclient = pytest.importorskip("starlette.testclient")
+    from starlette import testclient
+
     from carp.serve.app import make_app
     from carp.serve.desk import Desk
 

@@ -20,8 +20,6 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-pytest.importorskip("uvicorn")
-
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PATIENCE = 60  # seconds, on a machine that others use too
 NEEDS_FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="several workers are forked")

@@ -56,26 +56,29 @@ def test_the_rating_is_mean_biases_and_the_product_of_factors():
         assert float(found[n]) == pytest.approx(expected, abs=1e-5)
 
 
+def parameters(model):
+    tensors = (model.user_bias, model.item_bias, model.user_factors, model.item_factors)
+    return float(model.biases.mean), *(tensor.detach().double().numpy() for tensor in tensors)
+
+
+@torch.no_grad()
+def loss_of_an_epoch(model, data):
+    batches = map(batch_of, (half(data.train, 0), half(data.train, 1)))
+    return sum(float(model.loss(batch, model(batch))) * len(batch) for batch in batches)
+
+
 def test_the_losses_of_an_epoch_add_up_to_the_objective():
     model, data = started(penalty=0.7)
     with torch.no_grad():
         model.user_bias.add_(0.3)
-        losses = [
-            float(model.loss(batch, model(batch))) * len(batch)
-            for batch in map(batch_of, (half(data.train, 0), half(data.train, 1)))
-        ]
-    mean = float(model.biases.mean)
-    bu, bi, p, q = (
-        tensor.detach().double().numpy()
-        for tensor in (model.user_bias, model.item_bias, model.user_factors, model.item_factors)
-    )
+    mean, bu, bi, p, q = parameters(model)
     expected = 0.0
     for u, i, r in zip(data.train.users, data.train.items, data.train.ratings, strict=True):
         expected += (r - mean - bu[u] - bi[i] - p[u] @ q[i]) ** 2 + 0.7 * (p[u] @ p[u] + q[i] @ q[i])
     user_shrinkage, item_shrinkage = model.biases.shrinkage.tolist()
     rated = np.unique(data.train.users), np.unique(data.train.items)
     expected += user_shrinkage * np.square(bu[rated[0]]).sum() + item_shrinkage * np.square(bi[rated[1]]).sum()
-    assert sum(losses) == pytest.approx(expected, rel=1e-5)
+    assert loss_of_an_epoch(model, data) == pytest.approx(expected, rel=1e-5)
 
 
 def test_learned_biases_start_at_zero_and_are_held_once_a_rating():
@@ -86,20 +89,12 @@ def test_learned_biases_start_at_zero_and_are_held_once_a_rating():
     with torch.no_grad():
         model.user_bias.normal_()
         model.item_bias.normal_()
-        losses = [
-            float(model.loss(batch, model(batch))) * len(batch)
-            for batch in map(batch_of, (half(data.train, 0), half(data.train, 1)))
-        ]
-    mean = float(model.biases.mean)
-    bu, bi, p, q = (
-        tensor.detach().double().numpy()
-        for tensor in (model.user_bias, model.item_bias, model.user_factors, model.item_factors)
-    )
+    mean, bu, bi, p, q = parameters(model)
     expected = 0.0
     for u, i, r in zip(data.train.users, data.train.items, data.train.ratings, strict=True):
         expected += (r - mean - bu[u] - bi[i] - p[u] @ q[i]) ** 2
         expected += 0.7 * (p[u] @ p[u] + q[i] @ q[i]) + 0.2 * (bu[u] ** 2 + bi[i] ** 2)
-    assert sum(losses) == pytest.approx(expected, rel=1e-5)
+    assert loss_of_an_epoch(model, data) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_step_on_one_rating_is_the_textbook_update_of_learned_biases_and_factors():

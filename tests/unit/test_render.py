@@ -414,7 +414,8 @@ def test_json_has_no_number_that_json_does_not_know():
 
 
 def test_json_takes_numbers_of_numpy():
-    numpy = pytest.importorskip("numpy")
+    import numpy
+
     built = replace(file_box(), rating=numpy.float32(3.5), coupling_positive=((numpy.float32(0.25),),))
     read = json.loads(explanation_json(built))
     assert read["rating"] == 3.5

@@ -108,8 +108,7 @@ def test_offsets_survive_letters_that_grow_when_lower_cased():
     assert (starts[1], ends[1]) == (4, 7)
 
 
-@given(st.lists(review_texts, max_size=8), st.integers(0, 8))
-def test_columns_of_many_texts_say_the_same_as_one_by_one_and_chunks_join(texts, cut):
+def expect_same_as_one_by_one(texts):
     together = tokenise_many(texts)
     for number, text in enumerate(texts):
         words, starts, ends = tokenise(text)
@@ -117,6 +116,14 @@ def test_columns_of_many_texts_say_the_same_as_one_by_one_and_chunks_join(texts,
         assert [together.words[token] for token in together.tokens[stretch]] == words
         assert together.starts[stretch].tolist() == starts
         assert (together.starts[stretch] + together.lengths[stretch]).tolist() == ends
+    appeared = list(dict.fromkeys(word for text in texts for word in tokenise(text)[0]))
+    assert together.words == appeared
+    return together
+
+
+@given(st.lists(review_texts, max_size=8), st.integers(0, 8))
+def test_columns_of_many_texts_say_the_same_as_one_by_one_and_chunks_join(texts, cut):
+    together = expect_same_as_one_by_one(texts)
     joined = join_tokens([tokenise_many(texts[:cut]), tokenise_many(texts[cut:])])
     assert joined.words == together.words
     assert len(set(joined.words)) == len(joined.words)
@@ -263,18 +270,6 @@ def test_vocabulary_comes_back_from_its_data():
 
 
 # ---- many texts at once, by their bytes
-
-
-def expect_same_as_one_by_one(texts):
-    together = tokenise_many(texts)
-    for number, text in enumerate(texts):
-        words, starts, ends = tokenise(text)
-        stretch = slice(together.offsets[number], together.offsets[number + 1])
-        assert [together.words[token] for token in together.tokens[stretch]] == words
-        assert together.starts[stretch].tolist() == starts
-        assert (together.starts[stretch] + together.lengths[stretch]).tolist() == ends
-    appeared = list(dict.fromkeys(word for text in texts for word in tokenise(text)[0]))
-    assert together.words == appeared
 
 
 def test_every_character_is_judged_alike_by_both_tokenisers():
