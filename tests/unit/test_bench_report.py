@@ -13,10 +13,11 @@ import scipy.stats
 import carp
 from carp.bench.compare import compare
 from carp.bench.page import report_page
+from carp.bench.plots import STYLE, ratio_plot
 from carp.bench.published import ANALYSES, COMPARISON, dataset_of, published_mse
 from carp.bench.report import make_report, report_markdown, report_text
 from carp.bench.results import BENCH, FORMAT, read_results
-from carp.bench.study import found_studies
+from carp.bench.study import PointFound, StudyFound, found_studies
 from carp.cli import main
 
 SPLITS, RECORDS, TESTED = 4, 500, 100
@@ -154,6 +155,15 @@ def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
     assert not shown["3"].significant
     np.save(tmp_path / "errors" / f"{points['3'][0]}.squared.npy", np.zeros(TESTED, np.float32))
     assert "differences are not shown" in report_text(make_report(tmp_path))
+
+
+def test_the_axis_of_the_ratio_reads_as_numbers(monkeypatch):
+    monkeypatch.setitem(STYLE, "svg.fonttype", "none")  # letters, so that they can be read here
+    ratios = {"bi-agreement": [90_000.0, 30.0, 0.1], "agreement": [2.0, 1.5, 1.1]}
+    points = [PointFound(label, 1, 0, 1.0, None, 1.0, None, None, ratio) for label, ratio in ratios.items()]
+    drawn = ratio_plot(StudyFound("routing", "carp", "corpus", {}, points, []))
+    assert "mathdefault" not in drawn
+    assert all(f">{number}<" in drawn for number in ("0.1", "1", "100", "10000"))
 
 
 def test_the_improvement_is_over_other_systems_that_read_reviews(tmp_path):

@@ -114,6 +114,8 @@ def ratio_plot(found: StudyFound) -> str:
                 axes.plot(ranks, point.coupling_ratio, "o-", markersize=3, color=colour, label=point.label)
         axes.axhline(1, color="black", linewidth=0.6)
         axes.set_yscale("log")  # where one capsule alone listens to a unit, the ratio has no bound
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the usual one writes mathematics
+        axes.yaxis.set_minor_formatter(lambda value, _: "")
         axes.set_xlabel("rank of the logic unit in the positive capsule")
         axes.set_ylabel("mean c_pos / c_neg")
         axes.legend(frameon=False)
