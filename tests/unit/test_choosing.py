@@ -50,6 +50,15 @@ def test_two_sentences_that_meet_come_before_two_that_pull_a_little_more_each():
     assert choose([1.0, 0.9, 0.1], [1.0, 0.9, 0.1], together, sentences=1) == [Reason((1,), (1,))]
 
 
+def test_a_sentence_meets_in_the_name_of_those_that_say_the_same():
+    """Sentence 1 meets nothing itself, but what sentence 2 says as well does."""
+    alike = np.array([[1, 0, 0], [0, 1, 0.8], [0, 0.8, 1]])
+    together = [[0], [0], [0.5]]
+    assert choose([1.0, 0.9, -1.5], [1.0], together, (alike, np.eye(1)), sentences=1) == [Reason((1,), (0,))]
+    alone = choose([1.0, 0.9, -1.5], [1.0], together, (np.eye(3), np.eye(1)), sentences=1)
+    assert alone == [Reason((0,), (0,))]
+
+
 @pytest.mark.parametrize(("second", "shown"), [(0.49, (0,)), (0.51, (0, 2))])
 def test_a_second_sentence_stands_beside_the_first_where_it_is_worth_half_of_it(second, shown):
     assert choose([1.0, 0.1, second], [1.0])[0].user == shown
