@@ -21,11 +21,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carp.kernels.encode_cpu import Store
-from carp.kernels.native import LANES, PAIRS, TILE, Weights, library
+from carp.kernels.native import LANES, library
 from carp.kernels.workers import workers
 from carp.models.carp import Carp
 
 BLOCK = 384  # pairs at once: their votes fill a core's cache
+PAIRS, TILE = 32, 10  # as in judge.c
+
+
+class Weights(ctypes.Structure):
+    """`judge_weights` of judge.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_long) for name in ("units", "size", "iterations")),
+        *((name, ctypes.c_int) for name in ("bi_agreement", "reversed")),
+        *((name, ctypes.c_void_p) for name in ("capsule_bias", "gate", "gate_bias", "highway", "highway_bias")),
+        *((name, ctypes.c_void_p) for name in ("regression", "regression_bias")),
+    ]
 
 
 def covers(model: Carp) -> bool:
@@ -161,8 +173,14 @@ class NativeJudge:
     @classmethod
     def of(cls, model: Carp) -> NativeJudge | None:
         single = model.vote_weight.dtype == torch.float32 and model.vote_weight.device.type == "cpu"
-        loaded = library() if single else None
-        return None if loaded is None else cls(model, loaded)
+        loaded = library("judge") if single else None
+        if loaded is None:
+            return None
+        pointer = ctypes.c_void_p
+        loaded.carp_judge.argtypes = [ctypes.POINTER(Weights), pointer, ctypes.c_long, pointer]
+        loaded.carp_score.argtypes = [ctypes.POINTER(Weights), *[pointer] * 5, *[ctypes.c_long] * 3, pointer, pointer]
+        loaded.carp_judge.restype = loaded.carp_score.restype = None
+        return cls(model, loaded)
 
     def judge(self, votes: Tensor) -> Tensor:
         balance = votes.new_empty(votes.shape[-1])
