@@ -125,6 +125,29 @@ def test_the_words_removed_are_those_that_carp_explains_with(corpus, settings):
     check_named(recommender, held, reasons_of(recommender.model, held, CPU), range(0, len(held), 6))
 
 
+def test_of_a_model_that_knows_directions_the_sentences_that_pull_as_the_texts_do_are_named(corpus):
+    recommender = trained(corpus, "ridge", bigrams=50)
+    held = held_out_pairs(recommender.archive)
+    reasons = reasons_of(recommender.model, held, CPU)
+    up = reasons.direction > 0
+    assert up.any()
+    assert not up.all()
+    moves = removal(Trial(recommender.model, held, reasons, CPU), (reasons.user.shown, reasons.item.shown)).beside_words
+    assert moves.signed_comprehensiveness.difference > 0
+    assert moves.signed_comprehensiveness.p_t < 1e-3
+    names = {True: "raises the rating", False: "lowers the rating"}
+    for row in range(0, len(held), 20):
+        told = asked(recommender, held, row)
+        for sides, texts, named in (
+            (told.viewpoints, held.user, reasons.user),
+            (told.aspects, held.item, reasons.item),
+        ):
+            shown = {one.text for side in sides if side.name == names[bool(up[row])] for one in side.sentences}
+            flags = np.zeros_like(named.shown)
+            flags[row] = named.shown[row]
+            assert texts_of(recommender.archive, texts, flags) == shown
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_words_removed_are_those_that_other_models_explain_with(corpus, name):
     recommender = trained(corpus, name, max_words=80, **OTHERS[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -162,6 +163,28 @@ def test_the_share_is_that_of_the_pairs_looked_at(shop):
     found = planted_causes_found(recommender, shop, pairs=3)
     assert found.pairs == len(recommender.asked) == 3
     assert found.explained == pytest.approx(2 / 3)
+
+
+class Listener(FakeRecommender):
+    """Has no logic units: it heard the cause of the person, and of the thing in the side numbered `heard`."""
+
+    def __init__(self, shop, heard):
+        super().__init__(shop, showing_no_unit)
+        self.heard = heard
+
+    def explain(self, user, item, **detail):
+        topic = self.shop.planted_cause(user, item).topic
+        told = super().explain(user, item, **detail)
+        sides = [[SAYING[topic] if place == self.heard else NOTHING] for place in range(UNITS + 1)]
+        aspects = tuple(replace(side(*texts), weight=1 / (2 + place)) for place, texts in enumerate(sides))
+        return replace(told, positive=None, negative=None, viewpoints=(side(SAYING[topic]),), aspects=aspects)
+
+
+@pytest.mark.parametrize(("heard", "share"), [(0, 1.0), (UNITS - 1, 1.0), (UNITS, 0.0)])
+def test_a_model_without_units_shows_what_it_listens_to_most(shop, heard, share):
+    found = planted_causes_found(Listener(shop, heard), shop)
+    assert found.explained == share
+    assert "sides it listens to" in str(found)
 
 
 # ---- what chance would show

@@ -53,17 +53,11 @@ class Reasons:
     user: NamedWords
     item: NamedWords
     capsules: Capsules | None = None
+    direction: Floats | None = None  # +1 where the texts speak for the thing, -1 where against it; None: nobody knows
 
     @property
     def sides(self) -> tuple[NamedWords, NamedWords]:
         return self.user, self.item
-
-    @property
-    def direction(self) -> Floats | None:
-        """+1 where the positive sentiment prevails, -1 where the negative one does; None where there is neither."""
-        if self.capsules is None:
-            return None
-        return np.where(self.capsules.lengths[:, POSITIVE] >= self.capsules.lengths[:, NEGATIVE], 1.0, -1.0)
 
 
 def reasons_of(model: RatingModel, held: HeldOut, device: torch.device, name: str = "") -> Reasons:
@@ -92,7 +86,8 @@ def _capsule_reasons(model: Carp, held: HeldOut, device: torch.device) -> Reason
         attention[chosen, : readings[1].attention.shape[1]] = readings[1].attention.cpu().numpy()
         for place, row in enumerate(chosen.tolist()):
             _name_pair(model, readings, place, row, held, (user, item), lengths[row], coupling[row])
-    return Reasons(rating, user, item, Capsules(balance, lengths, coupling, attention))
+    direction = np.where(lengths[:, POSITIVE] >= lengths[:, NEGATIVE], 1.0, -1.0)
+    return Reasons(rating, user, item, Capsules(balance, lengths, coupling, attention), direction)
 
 
 def _nothing_named(held: HeldOut) -> tuple[NamedWords, NamedWords]:
@@ -200,8 +195,11 @@ def named_words(attention: Floats, sentence: Keys, window: int, top_share: float
 
 
 def _heard(model: RatingModel, held: HeldOut, device: torch.device) -> Reasons:
-    """Named are the sentences of the sides that the model listens to most, so many of each document."""
-    rating = np.zeros(len(held))
+    """Named are the sentences of the sides that the model listens to most, so many of each document.
+
+    Where each side pulls one way, named are those that pull as the texts do in all: the others ask for another rating.
+    """
+    rating, balance = np.zeros(len(held)), np.full(len(held), np.nan)
     user, item = _nothing_named(held)
     for chosen in blocks(held):
         batch = batch_of(held, chosen, device)
@@ -210,6 +208,9 @@ def _heard(model: RatingModel, held: HeldOut, device: torch.device) -> Reasons:
             heard = model.explain(batch, prediction)
         assert heard is not None, "who has no reasons is refused before"
         rating[chosen] = _numbers(prediction.rating)
+        directions = np.array(heard.directions)
+        if heard.balance is not None:
+            balance[chosen] = _numbers(heard.balance)
         for texts, words, weights, named in (
             (held.user, heard.user_words, heard.user_weights, user),
             (held.item, heard.item_words, heard.item_weights, item),
@@ -218,8 +219,15 @@ def _heard(model: RatingModel, held: HeldOut, device: torch.device) -> Reasons:
             m = attention.shape[2]
             weighed = np.full((len(chosen), m), 1 / m) if weights is None else _numbers(weights)
             for place, row in enumerate(chosen.tolist()):
-                _name_heard(attention[place], weighed[place], heard.window, texts, named, row)
-    return Reasons(rating, user, item)
+                of_sides = weighed[place]
+                if len(directions):
+                    of_sides = np.where(directions == _sign(balance[row]), of_sides, 0)
+                _name_heard(attention[place], of_sides, heard.window, texts, named, row)
+    return Reasons(rating, user, item, direction=None if np.isnan(balance).any() else _sign(balance))
+
+
+def _sign(balance: Floats) -> Floats:
+    return np.where(balance >= 0, 1.0, -1.0)
 
 
 def _name_heard(attention: Floats, weights: Floats, window: int, texts: Texts, named: NamedWords, row: int) -> None:
@@ -230,7 +238,8 @@ def _name_heard(attention: Floats, weights: Floats, window: int, texts: Texts, n
     named.pull[row, :length] = attention @ weights
     if length > 1:  # where no word is listened to more than another, none stands out
         attention = attention * (np.ptp(attention, axis=0) > 1e-9)
-    for side in np.argsort(-weights, kind="stable")[:UNITS]:
+    most = np.argsort(-weights, kind="stable")[:UNITS]
+    for side in most[weights[most] > 0]:
         shown, marked = named_words(attention[:, side], sentence, window, top_share=SHARE_MARKED)
         named.shown[row, :length] |= shown
         named.marked[row, :length] |= marked

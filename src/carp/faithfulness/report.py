@@ -160,7 +160,7 @@ def _stability(
 
 
 def _planted(recommender: Recommender, shop: Shop | None, pairs: int, tell: Tell) -> CausesFound | None:
-    if shop is None or not isinstance(recommender.model, Carp):
+    if shop is None:
         return None
     tell("Looking for planted causes")
     return planted_causes_found(recommender, shop, pairs=pairs)
@@ -172,7 +172,8 @@ def _notes(recommender: Recommender, sentences: Removal, scores: dict[str, Float
     if moves is not None and moves.named == 0 and moves.chance == 0:
         notes.append("no rating moved whatever was removed: for known people and things this model reads no document")
     if not isinstance(recommender.model, Carp):
-        notes.append("the model has no capsules: signs, agreement and aspects cannot be measured")
+        unsigned = "" if sentences.beside_words.signed_comprehensiveness else "signs, "
+        notes.append(f"the model has no capsules: {unsigned}agreement and aspects cannot be measured")
     left = sorted(name for name in scores or {} if not aspect_words(name))
     if left:
         notes.append(f"we have no words for the aspects {', '.join(left)}: they were left out")

@@ -43,6 +43,8 @@ class Attention:
     user_weights: Tensor | None = None  # [B, M], how much the model listens to each side, 1 in all; None: no more
     item_weights: Tensor | None = None  # to one than to another
     window: int = 3  # so many words around one are heard together with it
+    directions: tuple[int, ...] = ()  # of the sides of either document, where each pulls one way: 1 up, -1 down
+    balance: Tensor | None = None  # [B], what the texts add to the rating in all; given with directions
 
 
 class RatingModel(nn.Module):

@@ -159,6 +159,8 @@ class Ridge(RatingModel):
             user_weights=user_weights,
             item_weights=item_weights,
             window=1,
+            directions=(1, -1),
+            balance=prediction.tensors["text"],
         )
 
     def added(self, side: TextSide, words: Tensor, reviews: Tensor) -> Tensor:
