@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint install clean speed speed-gpu docs
+.PHONY: demo test lint install clean speed speed-growth speed-gpu docs
 
 demo: install
 	$(BIN)/carp demo --out demo
@@ -19,6 +19,12 @@ lint: install
 speed: install
 	$(BIN)/python benchmarks/speed.py --out results/speed-cpu.json
 	$(BIN)/python benchmarks/prepare.py --out results/prepare.jsonl
+
+speed-growth: install  # time and memory against corpus size, pairs a second against batch, and their plots
+	$(BIN)/python benchmarks/speed.py --growth --out results/growth-cpu.json
+	$(BIN)/python benchmarks/prepare.py --growth --out results/prepare.jsonl
+	$(BIN)/python benchmarks/batches.py --out results/batches-cpu.json
+	$(BIN)/python benchmarks/speed_plots.py results docs/images
 
 speed-gpu:  # with torch, triton, numpy and safetensors alone, as they are on the machine with the card
 	PYTHONPATH=src $(PYTHON) benchmarks/speed_gpu.py --out results/speed-gpu.jsonl

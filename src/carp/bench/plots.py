@@ -28,7 +28,7 @@ STYLE: Any = {
 
 
 @contextlib.contextmanager
-def _drawing(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
+def drawing(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -40,7 +40,7 @@ def _drawing(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
         yield figure, figure.subplots()
 
 
-def _svg(figure: Figure) -> str:
+def as_svg(figure: Figure) -> str:
     written = io.StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None, "Creator": "carp"})
     return written.getvalue()
@@ -49,7 +49,7 @@ def _svg(figure: Figure) -> str:
 def standing_plot(found: Comparison) -> str:
     """Mean test MSE of each system with its spread over splits; hollow marks are the published figures."""
     rows = found.standings[::-1]
-    with _drawing(7, 0.9 + 0.3 * len(rows)) as (figure, axes):
+    with drawing(7, 0.9 + 0.3 * len(rows)) as (figure, axes):
         for place, standing in enumerate(rows):
             colour = OURS if standing.complete else QUIET
             axes.errorbar(standing.mean, place, xerr=standing.spread or 0, fmt="o", color=colour, capsize=3)
@@ -58,13 +58,13 @@ def standing_plot(found: Comparison) -> str:
         axes.set_yticks(range(len(rows)), [standing.model for standing in rows])
         axes.set_xlabel("test MSE: mean and spread over splits (hollow: published)")
         axes.grid(axis="x", alpha=0.3)
-        return _svg(figure)
+        return as_svg(figure)
 
 
 def difference_plot(found: Comparison) -> str:
     """Differences to the best system with their bootstrap intervals: all that split noise leaves."""
     rows = [(s.model, s.difference) for s in found.standings[::-1] if s.difference is not None]
-    with _drawing(7, 0.9 + 0.3 * len(rows)) as (figure, axes):
+    with drawing(7, 0.9 + 0.3 * len(rows)) as (figure, axes):
         for place, (_, found_difference) in enumerate(rows):
             mean, low, high = found_difference.mean, found_difference.low, found_difference.high
             colour = THEIRS if found_difference.significant else QUIET
@@ -73,14 +73,14 @@ def difference_plot(found: Comparison) -> str:
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(rows)), [model for model, _ in rows])
         axes.set_xlabel("MSE minus that of the best system, 95 % interval (grey: may be chance)")
-        return _svg(figure)
+        return as_svg(figure)
 
 
 def study_plot(found: StudyFound) -> str:
     """Validation and test error over the values of a setting; numbers stand where they belong."""
     points = [point for point in found.points if point.valid is not None]
     places, labels = _places([point.label for point in points])
-    with _drawing(6, 3.2) as (figure, axes):
+    with drawing(6, 3.2) as (figure, axes):
         for name, colour in (("valid", OURS), ("test", THEIRS)):
             means = [getattr(point, name) for point in points]
             spreads = [getattr(point, f"{name}_spread") or 0 for point in points]
@@ -95,7 +95,7 @@ def study_plot(found: StudyFound) -> str:
         axes.set_xlabel(found.name)
         axes.set_ylabel("MSE")
         axes.legend(frameon=False)
-        return _svg(figure)
+        return as_svg(figure)
 
 
 def _places(labels: list[str]) -> tuple[list[float], list[str] | None]:
@@ -107,7 +107,7 @@ def _places(labels: list[str]) -> tuple[list[float], list[str] | None]:
 
 def ratio_plot(found: StudyFound) -> str:
     """The paper's figure: c_pos/c_neg of logic units by their rank in the positive capsule, for each routing."""
-    with _drawing(6, 3.2) as (figure, axes):
+    with drawing(6, 3.2) as (figure, axes):
         for point, colour in zip(found.points, (OURS, THEIRS, QUIET, "black"), strict=False):
             if point.coupling_ratio:
                 ranks = range(1, len(point.coupling_ratio) + 1)
@@ -119,4 +119,4 @@ def ratio_plot(found: StudyFound) -> str:
         axes.set_xlabel("rank of the logic unit in the positive capsule")
         axes.set_ylabel("mean c_pos / c_neg")
         axes.legend(frameon=False)
-        return _svg(figure)
+        return as_svg(figure)

@@ -1,0 +1,111 @@
+"""Plots of what was measured of speed and growth, for the documentation.
+
+    python benchmarks/speed_plots.py results docs/images
+
+Times of a CPU are drawn as ratios: to the straightforward form, or to the smallest corpus.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from carp.bench.plots import OURS, QUIET, THEIRS, as_svg, drawing
+
+Row = dict[str, Any]
+MARKS = dict(zip(("training", "scoring"), (OURS, THEIRS), strict=True))
+
+
+def plain_numbers(axis: Any) -> None:
+    axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    axis.set_minor_formatter(lambda value, _: "")
+
+
+def times_plot(trained: list[Row], prepared: list[Row]) -> str:
+    """How many times longer than the smallest corpus, against how many times as many reviews; the line is linear."""
+    with drawing(6, 3.4) as (figure, axes):
+        largest = max(row["reviews"] for row in (*trained, *prepared))
+        smallest = min(row["reviews"] for row in (*trained, *prepared))
+        axes.plot([smallest, largest], [1, largest / smallest], color=QUIET, linewidth=0.8, label="linear growth")
+        for rows, key, colour, name in (
+            (trained, "epoch_seconds", OURS, "one training epoch"),
+            (prepared, "seconds", THEIRS, "carp prepare"),
+        ):
+            if rows:
+                first = min(rows, key=lambda row: row["reviews"])
+                places = [row["reviews"] for row in rows]
+                times = [row[key] / first[key] * first["reviews"] / smallest for row in rows]
+                axes.plot(places, times, "o-", color=colour, label=name)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for axis in (axes.xaxis, axes.yaxis):
+            plain_numbers(axis)
+        axes.set_xlabel("reviews")
+        axes.set_ylabel("times the smallest corpus's time")
+        axes.legend(frameon=False)
+        return as_svg(figure)
+
+
+def memory_plot(trained: list[Row], prepared: list[Row]) -> str:
+    with drawing(6, 3.4) as (figure, axes):
+        for rows, key, colour, name in (
+            (trained, "peak_bytes", OURS, "training"),
+            (prepared, "peak_pss", THEIRS, "carp prepare, all its processes"),
+        ):
+            if rows:
+                axes.plot([r["reviews"] for r in rows], [r[key] / 1e9 for r in rows], "o-", color=colour, label=name)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("reviews")
+        axes.set_ylabel("peak memory, GB")
+        axes.legend(frameon=False)
+        return as_svg(figure)
+
+
+def batches_plot(rows: list[Row]) -> str:
+    """Pairs a second over those of the straightforward form at the same number of pairs."""
+    with drawing(6, 3.4) as (figure, axes):
+        for work, colour in MARKS.items():
+            some = [row for row in rows if row["work"] == work]
+            ratios = [row["ours"] / row["straightforward"] for row in some]
+            axes.plot([row["pairs"] for row in some], ratios, "o-", color=colour, label=work)
+        axes.axhline(1, color="black", linewidth=0.6)
+        axes.set_xscale("log")
+        plain_numbers(axes.xaxis)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("pairs at once")
+        axes.set_ylabel("pairs a second over the straightforward form's")
+        axes.legend(frameon=False)
+        return as_svg(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args()
+    trained = json.loads((given.results / "growth-cpu.json").read_text())["growth"]
+    lines = [json.loads(line) for line in (given.results / "prepare.jsonl").read_text().splitlines()]
+    prepared = sorted(
+        (line for line in lines if line["form"] == "ours" and line["packing"] == "plain"),
+        key=lambda line: float(line["reviews"]),
+    )
+    batches = json.loads((given.results / "batches-cpu.json").read_text())["batches"]
+    drawn: dict[str, Callable[[], str]] = {
+        "speed-growth": lambda: times_plot(trained, prepared),
+        "speed-memory": lambda: memory_plot(trained, prepared),
+        "speed-batches": lambda: batches_plot(batches),
+    }
+    for name, draw in drawn.items():
+        (given.out / f"{name}.svg").write_text(draw())
+        print(given.out / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()
