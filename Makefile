@@ -22,7 +22,7 @@ speed: install
 
 speed-growth: install  # time and memory against corpus size, pairs a second against batch, and their plots
 	$(BIN)/python benchmarks/speed.py --growth --out results/growth-cpu.json
-	$(BIN)/python benchmarks/prepare.py --growth --out results/prepare.jsonl
+	$(BIN)/python benchmarks/prepare.py --growth --out results/prepare-growth.jsonl
 	$(BIN)/python benchmarks/batches.py --out results/batches-cpu.json
 	$(BIN)/python benchmarks/speed_plots.py results docs/images
 

@@ -1,7 +1,7 @@
 """`carp prepare` on a Yelp-sized input: reviews a second end to end, and memory of all its processes together.
 
     python benchmarks/prepare.py --out results/prepare.jsonl
-    python benchmarks/prepare.py --growth --out results/prepare.jsonl
+    python benchmarks/prepare.py --growth --out results/prepare-growth.jsonl
 
 The input repeats the reviews of Musical Instruments (../shared/data, or $CARP_DATA; the made-up shop where there is
 none) with users and items of their own in each copy: 1.2 million reviews by 167,000 users of 105,000 items, which is

@@ -91,9 +91,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     trained = json.loads((given.results / "growth-cpu.json").read_text())["growth"]
-    lines = [json.loads(line) for line in (given.results / "prepare.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (given.results / "prepare-growth.jsonl").read_text().splitlines()]
     prepared = sorted(
-        (line for line in lines if line["form"] == "ours" and line["packing"] == "plain"),
+        (line for line in lines if line["form"] == "ours"),
         key=lambda line: float(line["reviews"]),
     )
     batches = json.loads((given.results / "batches-cpu.json").read_text())["batches"]
