@@ -449,6 +449,7 @@ def test_the_ratio_by_rank_is_its_definition(corpus, monkeypatch, tmp_path):
             order = np.argsort(-coupling[POSITIVE], kind="stable")
             ratios.append(coupling[POSITIVE][order] / coupling[NEGATIVE][order])
     assert line["coupling_ratio"] == pytest.approx(np.mean(ratios, axis=0), rel=1e-3)
+    assert line["coupling_ratio_median"] == pytest.approx(np.median(ratios, axis=0), rel=1e-3)
 
 
 def test_what_a_cell_was_given_is_seen_as_values():

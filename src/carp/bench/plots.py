@@ -117,6 +117,7 @@ def ratio_plot(found: StudyFound) -> str:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the usual one writes mathematics
         axes.yaxis.set_minor_formatter(lambda value, _: "")
         axes.set_xlabel("rank of the logic unit in the positive capsule")
-        axes.set_ylabel("mean c_pos / c_neg")
+        centres = sorted({point.ratio_centre for point in found.points if point.coupling_ratio})
+        axes.set_ylabel(f"{' or '.join(centres)} c_pos / c_neg")
         axes.legend(frameon=False)
         return as_svg(figure)

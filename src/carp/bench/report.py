@@ -187,7 +187,7 @@ def study_section(found: StudyFound) -> Section:
         plots.append((f"{found.name} on {found.corpus}", lambda: study_plot(found)))
     ratios = {point.label: point.coupling_ratio for point in found.points if point.coupling_ratio}
     if found.name == "routing" and ratios:
-        tables.append(_ratio_table({label: ratio for label, ratio in ratios.items() if ratio}))
+        tables.append(_ratio_table({label: ratio for label, ratio in ratios.items() if ratio}, found))
         plots.append((f"c_pos/c_neg by rank on {found.corpus}", lambda: ratio_plot(found)))
     tables += [_failure_table(found.failed)] if found.failed else []
     given = ", ".join(f"{name}={value}" for name, value in found.given.items())
@@ -203,13 +203,14 @@ def _point_difference(found: Difference | None) -> list[str]:
     return [f"{found.mean:+.4f}", f"{found.low:+.4f} to {found.high:+.4f}", _p(found.p_holm) + sure]
 
 
-def _ratio_table(ratios: dict[str, list[float]]) -> Table:
+def _ratio_table(ratios: dict[str, list[float]], found: StudyFound) -> Table:
     ranks = range(max(map(len, ratios.values())))
     rows = [
         Row([str(rank + 1), *(f"{ratio[rank]:.4f}" if rank < len(ratio) else "" for ratio in ratios.values())])
         for rank in ranks
     ]
-    title = "c_pos/c_neg by rank in the positive capsule, averaged over test pairs"
+    centre = "median of" if all(p.ratio_centre == "median" for p in found.points) else "averaged over"
+    title = f"c_pos/c_neg by rank in the positive capsule, {centre} test pairs"
     return Table(title, ["rank", *ratios], rows, marked=-1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,7 @@ class PointFound:
     published: float | None
     coupling_ratio: list[float] | None
     difference: Difference | None = None  # of the test errors, to those of the usual point, pair by pair
+    ratio_centre: str = "mean"  # of the pairs' ratios
 
 
 @dataclass(frozen=True)
@@ -183,13 +184,15 @@ def _found(about: Mapping[str, Any], lines: Mapping[str, Line], out: Path) -> St
         there = [lines[i] for i in identities if i in lines]
         bad = [{**line, "model": f"{about['study']} = {label}"} for line in there if "error" in line]
         failed += bad
-        ratios = [line["coupling_ratio"] for line in good[label] if "coupling_ratio" in line]
+        by_median = all("coupling_ratio_median" in line for line in good[label])  # older results have the mean alone
+        name = "coupling_ratio_median" if by_median else "coupling_ratio"
+        ratios = [line[name] for line in good[label] if name in line]
         alike = len({len(ratio) for ratio in ratios}) == 1
         valid, test = _summary(good[label], "valid_mse"), _summary(good[label], "test_mse")
         published = published_analysis(about["corpus"], about["study"], label) if about["model"] == "carp" else None
         ratio = [float(value) for value in np.mean(ratios, axis=0)] if alike else None
         found = PointFound(label, len(good[label]), len(bad), *valid, *test, published, ratio, differences.get(label))
-        points.append(found)
+        points.append(replace(found, ratio_centre="median" if by_median else "mean"))
     given = dict(about["given"])
     return StudyFound(about["study"], about["model"], about["corpus"], given, points, failed, usual, warning)
 
