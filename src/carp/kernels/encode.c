@@ -13,15 +13,25 @@ void carp_pack(const float *from, long rows, long depth, long row_step, long dep
 /* c_j [n, TOKENS]: each token's sum of its neighbours' slices, through ReLU; zero where there is no token. */
 static void gather(const reader *e, const int *places, long left, const float *slices, long stride, float *features) {
     const long n = e->filters, window = e->window;
-    for (long first = 0; first < n; first += LANES) {
-        const long width = n - first < LANES ? n - first : LANES;
-        for (long t = 0; t < TOKENS; t++) {
+    for (long t = 0; t < TOKENS; t++, places += window)
+        for (long first = 0; first < n; first += LANES) {
             lanes sum = {0};
+            float part[LANES];
             if (t < left)
-                for (long s = 0; s < window; s++) sum += load(slices + places[t * window + s] * stride + s * n + first);
-            sum = larger(sum, (lanes){0});
-            for (long i = 0; i < width; i++) features[(first + i) * TOKENS + t] = sum[i];
+                for (long s = 0; s < window; s++) sum += load(slices + places[s] * stride + s * n + first);
+            store(part, larger(sum, (lanes){0}));
+            for (long i = 0; i < LANES && first + i < n; i++) features[(first + i) * TOKENS + t] = part[i];
         }
+}
+
+/* Has the slices of the next tile brought near while this one is worked on: they lie anywhere.
+   Inlined: some compilers take a function that only prefetches for one that does nothing. */
+INLINE void call(const reader *e, const int *places, long left, const float *slices, long stride) {
+    const long n = e->filters, window = e->window;
+    if (left > TOKENS) left = TOKENS;
+    for (long i = 0; i < left * window; i++) {
+        const float *slice = slices + places[i] * stride + i % window * n;
+        for (long j = 0; j < n + LANES; j += LANES) __builtin_prefetch(slice + j, 0, 2);
     }
 }
 
@@ -65,6 +75,7 @@ void carp_read(const reader *e, const laid_down *d, long first, long last, const
         for (long t = begin, tile = 0; t < end; t += TOKENS, tile++) {
             const long left = end - t < TOKENS ? end - t : TOKENS, at = kept ? origin + tile : 0;
             float *f = features + at * n * TOKENS;
+            if (end - t > TOKENS) call(e, d->places + (t + TOKENS) * e->window, end - t - TOKENS, slices, stride);
             gather(e, d->places + t * e->window, left, slices, stride, f);
             if (d->drawn) drop(d->drawn + n * begin + (t - begin), d->chance, n, end - begin, left, f);
             project(e, f, gates + at * m * n * TOKENS, room, here + tile * m * k * TOKENS);
