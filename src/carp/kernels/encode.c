@@ -5,9 +5,11 @@
 
 #include "reading.h"
 
-/* To packed weights, from a matrix anywhere. */
+/* Weights [rows, depth], the matrix lying anywhere, packed for `multiply`. */
 void carp_pack(const float *from, long rows, long depth, long row_step, long depth_step, float *to) {
-    pack(from, rows, depth, row_step, depth_step, to);
+    for (long first = 0, height = group_of(rows); first < rows; first += height)
+        for (long d = 0; d < depth; d++)
+            for (long r = first; r < first + height && r < rows; r++) *to++ = from[r * row_step + d * depth_step];
 }
 
 /* c_j [n, TOKENS]: each token's sum of its neighbours' slices, through ReLU; zero where there is no token. */

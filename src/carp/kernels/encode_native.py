@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -50,6 +51,15 @@ def encoder_library() -> ctypes.CDLL | None:
         loaded.carp_windows.argtypes = [*[_POINTER] * 3, *[_LONG] * 2, _POINTER, ctypes.c_int, _LONG, _POINTER]
         for function in (loaded.carp_pack, loaded.carp_read, loaded.carp_windows):
             function.restype = None
+    return loaded
+
+
+@cache
+def back_library() -> ctypes.CDLL | None:
+    loaded = library("encode_back")
+    if loaded is not None:
+        loaded.carp_read_back.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 4, _LONG, *[_POINTER] * 3]
+        loaded.carp_read_back.restype = None
     return loaded
 
 
@@ -101,6 +111,10 @@ class NativeDocuments:
         """Numbers needed inside a block."""
         return (reader.n + 2 * self.longest + 2 + reader.k) * TILE
 
+    def room_back(self, reader: NativeReader) -> int:
+        m, n, k = reader.m, reader.n, reader.k
+        return (self.longest * (m * k + 2 * m * n + 6) + 2 * n + 2 * k + 8) * TILE
+
 
 def read_blocks(
     reader: NativeReader,
@@ -117,6 +131,35 @@ def read_blocks(
     reader.library.carp_read(
         ctypes.byref(reader.struct), ctypes.byref(documents.struct), some.start, some.stop,
         slices.data_ptr(), slices.shape[1], int(kept), *places,
+    )  # fmt: skip
+
+
+@dataclass
+class Traces:
+    """What all blocks of a side keep for the way back: [tiles, rows, TILE] each."""
+
+    features: Tensor
+    gates: Tensor
+    words: Tensor
+
+
+def read_back(
+    reader: NativeReader,
+    documents: NativeDocuments,
+    some: range,
+    traces: Traces,
+    grad: Tensor,
+    room: Tensor,
+    rows: Tensor,
+    sums: Tensor,
+) -> None:
+    """From the gradient of viewpoints to those of some blocks' tokens, and to `sums`: see carp_read_back."""
+    loaded = back_library()
+    assert loaded is not None, "whoever has a reader with a way back has the library"
+    places = (tensor.data_ptr() for tensor in (traces.features, traces.gates, traces.words, grad))
+    loaded.carp_read_back(
+        ctypes.byref(reader.struct), ctypes.byref(documents.struct), some.start, some.stop, *places,
+        documents.longest, room.data_ptr(), rows.data_ptr(), sums.data_ptr(),
     )  # fmt: skip
 
 

@@ -52,13 +52,6 @@ INLINE long group_of(long rows) {
     return (rows + groups - 1) / groups;
 }
 
-/* From [rows, depth] anywhere to packed. */
-static void pack(const float *from, long rows, long depth, long row_step, long depth_step, float *to) {
-    for (long first = 0, height = group_of(rows); first < rows; first += height)
-        for (long d = 0; d < depth; d++)
-            for (long r = first; r < first + height && r < rows; r++) *to++ = from[r * row_step + d * depth_step];
-}
-
 INLINE void product(const int height, const float *weights, long depth, const float *in, const float *start, float *out,
                     int add) {
     lanes sum[GROUP][2]; /* of fixed size, or it would not lie in registers */
