@@ -77,7 +77,7 @@ void carp_read(const reader *e, const laid_down *d, long first, long last, const
         for (long t = begin, tile = 0; t < end; t += TOKENS, tile++) {
             const long left = end - t < TOKENS ? end - t : TOKENS, at = kept ? origin + tile : 0;
             float *f = features + at * n * TOKENS;
-            if (end - t > TOKENS) call(e, d->places + (t + TOKENS) * e->window, end - t - TOKENS, slices, stride);
+            call(e, d->places + (t + left) * e->window, d->edges[last] - t - left, slices, stride);
             gather(e, d->places + t * e->window, left, slices, stride, f);
             if (d->drawn) drop(d->drawn + n * begin + (t - begin), d->chance, n, end - begin, left, f);
             project(e, f, gates + at * m * n * TOKENS, room, here + tile * m * k * TOKENS);

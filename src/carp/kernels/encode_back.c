@@ -138,6 +138,7 @@ static void tile_back(const reader *e, const float *features, const float *gate,
         for (long j = 0, at = x * n * TOKENS; j < n * TOKENS; j += LANES, at += LANES) {
             const lanes open = load(gate + at), f = load(features + j), through = open * f;
             const lanes back = load(d_gated + j) * open;
+            __builtin_prefetch(gate + m * n * TOKENS + at, 0, 2); /* the next tile's */
             store(gated + at, through);
             store(d_features + j, load(d_features + j) + back);
             store(d_gate + at, back * (f - through));

@@ -18,7 +18,7 @@ typedef struct {
 typedef struct {
     long first, last;  /* the side's stretch of the batch's words */
     const int *places; /* [T, c] the words around each token, counted from `first`; last - first is nobody */
-    const int *order;  /* [T] tokens, word by word */
+    const int *order;  /* [T + AHEAD] tokens, word by word */
     const long *edges; /* [words + 1] */
     const float *grad; /* [T, n filled up to whole vectors of zeros] */
 } side_words;
@@ -47,6 +47,8 @@ void carp_slices(const filters *f, const float *rows, long count, float *slices)
     multiply_panels(count, columns, given, f->bias, 0);
 }
 
+#define AHEAD 6 /* tokens whose gradients are on their way */
+
 /* Gradients of the slices of some words [., c · n filled up to whole vectors]: each is the sum of those tokens' that
    look at the word. A vector may be written beyond the last. */
 static void gather(const filters *f, const side_words *w, long first, long last, float *slices) {
@@ -55,12 +57,14 @@ static void gather(const filters *f, const side_words *w, long first, long last,
     const int nobody = w->last - w->first;
     for (long word = first - w->first; word < last - w->first; word++, slices += stride) {
         memset(slices, 0, 4 * stride);
-        for (long step = 0; step < window; step++) {
-            float *sum = slices + step * n;
-            for (long i = w->edges[word]; i < w->edges[word + 1]; i++) {
-                const long token = w->order[i];
-                if (w->places[token * window + window - 1 - step] == nobody) continue; /* there the review ends */
-                const float *grad = w->grad + (token - (step - half)) * width;
+        for (long i = w->edges[word]; i < w->edges[word + 1]; i++) {
+            const long token = w->order[i];
+            const int *places = w->places + token * window;
+            const float *grad = w->grad + (token + half) * width;
+            for (long j = 0; j < window * width; j += LANES) __builtin_prefetch(w->grad + (w->order[i + AHEAD] - half) * width + j);
+            for (long step = 0; step < window; step++, grad -= width) {
+                if (places[window - 1 - step] == nobody) continue; /* there the review ends */
+                float *sum = slices + step * n;
                 for (long j = 0; j < width; j += LANES) *(loose *)(sum + j) = load(sum + j) + load(grad + j);
             }
         }

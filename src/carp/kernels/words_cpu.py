@@ -21,6 +21,7 @@ from torch import Tensor
 from carp.kernels.ragged import Tokens
 from carp.models.layers import WordConvolution
 
+AHEAD = 6  # as in words.c
 ROWS = 512  # words worked on at once: their embeddings and gradients fill a core's cache
 
 
@@ -31,7 +32,7 @@ class SideWords:
     first: int  # the stretch of distinct words this side has
     last: int
     places: NDArray[np.int32]  # [T, window] the words around each token, counted from `first`; one beyond: nobody
-    order: NDArray[np.int32]  # [T] tokens, word by word
+    order: NDArray[np.int32]  # [T + AHEAD] tokens, word by word; those beyond are any
     offsets: NDArray[np.int64]  # [words + 1] where each word's tokens begin
 
     @cached_property
@@ -44,12 +45,12 @@ class SideWords:
     def users(self) -> list[Tensor]:
         """For each step of the window, the tokens that look at a word, word by word; T: none does."""
         count, window = self.places.shape
-        found = []
+        order, found = self.order[:count], []
         for step in range(window):
             # The token at `place` is the step-th neighbour of the token `place - shift`, where both are of one review.
             shift = step - window // 2
-            looks = self.places[self.order, window - 1 - step] < self.last - self.first
-            found.append(torch.from_numpy(np.where(looks, self.order - shift, count).astype(np.int32)))
+            looks = self.places[order, window - 1 - step] < self.last - self.first
+            found.append(torch.from_numpy(np.where(looks, order - shift, count).astype(np.int32)))
         return found
 
 
@@ -96,7 +97,8 @@ def _side_words(tokens: Tokens, slot: NDArray[np.int32], first: int, last: int) 
     places = own[tokens.neighbours]
     middle = places[:, window // 2]
     narrow = middle.astype(np.uint16) if nobody <= np.iinfo(np.uint16).max else middle  # sixteen bits sort by radix
-    order = np.argsort(narrow, kind="stable").astype(np.int32)
+    order = np.zeros(len(middle) + AHEAD, np.int32)
+    order[: len(middle)] = np.argsort(narrow, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(middle, minlength=nobody))])
     return SideWords(first, last, places, order, offsets)
 
