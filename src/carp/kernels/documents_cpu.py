@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from carp.kernels.encode_cpu import Gates, Store, Traces, forward_block, read_features
-from carp.kernels.ragged import Block, Windows, lay_down
+from carp.kernels.encode_native import NativeDocuments, NativeReader, find_windows, read_blocks
+from carp.kernels.ragged import TILE, Block, Windows, cut, lay_down
+from carp.kernels.words_native import NativeFilters, take_rows, whole_vectors
 from carp.kernels.workers import workers
 from carp.models.carp import Viewpoints
 from carp.reviews.documents import Documents
 
 CHUNK_WORDS = 1_000_000  # of documents laid down at once
-ROWS = 1024
+ROWS = 512
+BLOCKS = 4  # encoded in one go
 
 
 @torch.no_grad()
 def encode_side(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor:
     """Viewpoints [D, M, k]; zero where a document is empty."""
+    reader, filters = NativeReader.of(side), NativeFilters.of(side.convolution)
+    sides = table.new_zeros(len(documents), side.config.viewpoints, side.config.latent_size)
+    if reader is not None and filters is not None and table.is_contiguous():
+        _encode_native(reader, filters, table.detach(), documents, sides)
+        return sides
     gates, slices = Gates(side), _slices(side, table, documents)
-    sides = table.new_zeros(len(documents), gates.viewpoints, gates.size)
     start = 0
     while start < len(documents):
         reach = int(np.searchsorted(documents.offsets, documents.offsets[start] + CHUNK_WORDS, side="right")) - 1
@@ -28,6 +36,53 @@ def encode_side(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor
         _encode_some(side, gates, slices, _stretch(documents, start, end), sides[start:end])
         start = end
     return sides
+
+
+# ---- in C
+
+
+def _encode_native(
+    reader: NativeReader, filters: NativeFilters, table: Tensor, documents: Documents, out: Tensor
+) -> None:
+    slot, slices = _native_slices(filters, table, documents)
+    places = np.empty((len(documents.words), filters.window), np.int32)
+    everyone = np.arange(len(documents))
+    blocks = cut(documents.offsets, everyone, np.zeros(len(documents), np.int64), np.zeros(0, np.int64))
+    laid_down = NativeDocuments(blocks, places)
+    starts = np.searchsorted(documents.offsets[1:], blocks.edges, side="right")  # each block's first document
+    m, n, k = reader.m, reader.n, reader.k
+    sizes = n * TILE, m * n * TILE, m * k * TILE * laid_down.longest, laid_down.room(reader)
+
+    def encode(block: int) -> None:
+        last = min(block + BLOCKS, len(blocks))
+        find_windows(documents, range(starts[block], starts[last]), slot, places)
+        whole = Store.of_thread().take("encoding", sum(sizes), out)
+        features, gate, words, room = whole.split(sizes)
+        read_blocks(reader, laid_down, range(block, last), slices, (features, gate, words, room), out, kept=False)
+
+    workers().run(encode, range(0, len(blocks), BLOCKS))
+
+
+def _native_slices(filters: NativeFilters, table: Tensor, documents: Documents) -> tuple[NDArray[np.int32], Tensor]:
+    """The slices of the documents' words, and where each word finds its own; the last are nobody's."""
+    seen = np.zeros(len(table), dtype=bool)
+    seen[documents.words] = True
+    words = torch.from_numpy(np.flatnonzero(seen))
+    slot = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+    slices = filters.table(len(words))
+    width = whole_vectors(table.shape[1])
+
+    def multiply(start: int) -> None:
+        some = words[start : start + ROWS]
+        rows = Store.of_thread().take("rows", len(some) * width, table).view(-1, width)
+        take_rows(table, some, rows)
+        filters.slice(rows, slices[start : start + ROWS])
+
+    workers().run(multiply, range(0, len(words), ROWS))
+    return slot, slices
+
+
+# ---- in torch
 
 
 def _stretch(documents: Documents, start: int, end: int) -> Documents:
@@ -61,10 +116,11 @@ def _encode_some(side: Viewpoints, gates: Gates, slices: Tensor, documents: Docu
     tokens = lay_down(Windows.of(documents, window), np.arange(len(documents)))
     codes = torch.from_numpy(tokens.neighbours) * window + torch.arange(window, dtype=torch.int32)
 
-    def encode(block: Block) -> None:
+    def encode(number: int) -> None:
+        block = tokens.blocks[number]
         here = Block(0, block.last - block.first, block.pairs, block.spans, block.holes)
         trace = Traces(here.last, gates, Store.of_thread(), out).of(here)
         read_features(codes[block.first : block.last], slices, trace, None)
         out[torch.from_numpy(block.pairs)] = forward_block(gates, trace)
 
-    workers().run(encode, tokens.blocks)
+    workers().run(encode, range(len(tokens.blocks)))

@@ -7,7 +7,9 @@ its review is left out. A document of one pair only is laid down without that pa
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from numpy.typing import NDArray
 from carp.reviews.documents import Documents
 
 Ints = NDArray[np.int64]
-BLOCK_TOKENS = 640  # the gates of as many words fill a core's cache
+BLOCK_TOKENS = 448  # as many words' gates, and their gradients, fill a core's cache
+TILE = 32  # words a compiled kernel works on at once: TOKENS of tiles.h
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,35 @@ class Block:
     first: int  # of the batch's tokens
     last: int
     pairs: Ints  # [P] places in the batch
-    spans: list[tuple[int, int]]  # each pair's document, counted from `first`
-    holes: list[Ints | None]  # what each pair leaves out, counted from its document's first word
+    spans: Ints  # [P, 2] each pair's document, counted from `first`
+    holes: list[Ints]  # what each pair leaves out, counted from `first`
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Where documents lie that are end to end, which pairs look at them, and where to cut them into blocks."""
+
+    edges: Ints  # [B + 1] tokens of each block
+    pair_edges: Ints  # [B + 1]
+    pairs: Ints  # [P] places in the batch, in the order of their documents; those with no word are not there
+    spans: Ints  # [P, 2] tokens of each pair's document
+    hole_edges: Ints  # [P + 1]
+    holes: Ints  # tokens that each pair leaves out
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @cached_property
+    def tiles(self) -> Ints:
+        """[B + 1] where each block begins when all are filled up to whole tiles."""
+        return _from_zero(-(-np.diff(self.edges) // TILE))
+
+    def __getitem__(self, number: int) -> Block:
+        first, last = int(self.edges[number]), int(self.edges[number + 1])
+        some = slice(self.pair_edges[number], self.pair_edges[number + 1])
+        starts = self.hole_edges[some.start : some.stop + 1]
+        holes = [self.holes[a:b] - first for a, b in itertools.pairwise(starts)]
+        return Block(first, last, self.pairs[some], self.spans[some] - first, holes)
 
 
 @dataclass(frozen=True)
@@ -59,7 +89,7 @@ class Tokens:
     """One side of a batch: distinct documents end to end."""
 
     neighbours: NDArray[np.int32]  # [T, window] words
-    blocks: list[Block]
+    blocks: Blocks
 
     def __len__(self) -> int:
         return len(self.neighbours)
@@ -70,56 +100,65 @@ def lay_down(windows: Windows, owners: Ints, leave_out: Ints | None = None) -> T
     distinct, document, counts = np.unique(owners, return_inverse=True, return_counts=True)
     starts = windows.offsets[distinct]
     lengths = windows.offsets[distinct + 1] - starts
-    row = np.repeat(np.arange(len(distinct)), lengths)
-    source = np.arange(len(row)) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    source = _ranges(starts, lengths)
+    nothing = np.zeros(0, np.int64)
+    if leave_out is None:
+        blocks = cut(_from_zero(lengths), document, np.zeros(len(owners), np.int64), nothing)
+        return Tokens(windows.neighbours[source], blocks)
+    left = np.full(len(distinct), -1)
+    left[document] = leave_out
+    left[counts > 1] = -1
     review = windows.review[source]
-    if leave_out is not None:
-        left = np.full(len(distinct), -1)
-        left[document] = leave_out
-        left[counts > 1] = -1
-        kept = review != left[row]
-        source, review = source[kept], review[kept]
-        lengths = np.bincount(row[kept], minlength=len(distinct))
+    kept = review != np.repeat(left, lengths)
+    source, review = source[kept], review[kept]
+    offsets = _from_zero(kept)[_from_zero(lengths)]  # where each document begins, now that some words are gone
+    wanted = np.where((counts[document] > 1) & (leave_out >= 0), np.diff(offsets)[document], 0)
+    places = _ranges(offsets[document], wanted)
+    gone = review[places] == np.repeat(leave_out, wanted)
+    hole_lengths = np.diff(_from_zero(gone)[_from_zero(wanted)])
+    return Tokens(windows.neighbours[source], cut(offsets, document, hole_lengths, places[gone]))
+
+
+def cut(offsets: Ints, document: Ints, hole_lengths: Ints, holes: Ints) -> Blocks:
+    """Runs of documents; a pair whose document is empty, or all left out, is in no block.
+
+    Document d is `offsets[d]:offsets[d + 1]`; `document` is each pair's; `holes` are the words left out, pair by pair.
+    """
+    begins, ends = offsets[:-1], offsets[1:]
+    filled = np.flatnonzero(ends > begins)
+    run = begins[filled] // BLOCK_TOKENS
+    starts = filled[np.flatnonzero(np.diff(run, prepend=-1))]  # each run's first document
+    order = np.argsort(document, kind="stable")
+    order = order[(ends - begins)[document[order]] > hole_lengths[order]]
+    holes = holes[_ranges(_from_zero(hole_lengths)[order], hole_lengths[order])]
+    of = document[order]
+    return Blocks(
+        edges=np.append(begins[starts], offsets[-1]),
+        pair_edges=np.append(np.searchsorted(of, starts), len(of)),
+        pairs=order,
+        spans=np.stack([begins[of], ends[of]], 1),
+        hole_edges=_from_zero(hole_lengths[order]),
+        holes=holes,
+    )
+
+
+def _from_zero(lengths: NDArray[Any]) -> Ints:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def _ranges(starts: Ints, lengths: Ints) -> Ints:
+    """
+    >>> _ranges(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist()
+    [5, 6, 9, 10, 11]
+    """
     ends = np.cumsum(lengths)
-    shared = counts > 1 if leave_out is not None else np.zeros(len(distinct), bool)
-    holes = [
-        np.flatnonzero(review[ends[d] - lengths[d] : ends[d]] == leave_out[pair])
-        if leave_out is not None and shared[d] and leave_out[pair] >= 0
-        else None
-        for pair, d in enumerate(document)
-    ]
-    return Tokens(windows.neighbours[source], _blocks(document, lengths, ends, holes))
-
-
-def _blocks(document: Ints, lengths: Ints, ends: Ints, holes: list[Ints | None]) -> list[Block]:
-    """Runs of documents; a pair whose document is empty, or all left out, is in no block."""
-    begins = ends - lengths
-    pairs_of: list[list[int]] = [[] for _ in lengths]
-    for pair, d in enumerate(document):
-        hole = holes[pair]
-        if lengths[d] > (0 if hole is None else len(hole)):
-            pairs_of[d].append(pair)
-    blocks: list[Block] = []
-    start = 0
-    while start < len(lengths):
-        end = max(start + 1, int(np.searchsorted(ends, begins[start] + BLOCK_TOKENS, side="right")))
-        first, last = int(begins[start]), int(ends[end - 1])
-        pairs = [(pair, d) for d in range(start, end) for pair in pairs_of[d]]
-        if last > first:
-            spans = [(int(begins[d]) - first, int(ends[d]) - first) for _, d in pairs]
-            numbers = np.array([p for p, _ in pairs], dtype=np.int64)
-            blocks.append(Block(first, last, numbers, spans, [holes[p] for p, _ in pairs]))
-        start = end
-    return blocks
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
 
 
 def pair_weights(block: Block, dtype: type[np.floating[Any]]) -> NDArray[np.floating[Any]]:
     """[P, T] one over the length of a pair's document at its words, zero elsewhere."""
     weights = np.zeros((len(block.pairs), block.last - block.first), dtype)
     for row, (first, last), hole in zip(weights, block.spans, block.holes, strict=True):
-        if hole is None:
-            row[first:last] = 1 / (last - first)
-        else:
-            row[first:last] = 1 / (last - first - len(hole))
-            row[first + hole] = 0
+        row[first:last] = 1 / (last - first - len(hole))
+        row[hole] = 0
     return weights

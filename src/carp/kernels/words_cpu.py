@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from carp.kernels.ragged import Tokens
 from carp.models.layers import WordConvolution
 
+AHEAD = 6  # as in words.c
 ROWS = 512  # words worked on at once: their embeddings and gradients fill a core's cache
 
 
@@ -29,9 +31,27 @@ class SideWords:
 
     first: int  # the stretch of distinct words this side has
     last: int
-    codes: Tensor  # [T, window] rows of the slices; the last word's are zero: nobody
-    users: list[Tensor]  # for each step of the window, the tokens that look at a word, word by word; T: none does
+    places: NDArray[np.int32]  # [T, window] the words around each token, counted from `first`; one beyond: nobody
+    order: NDArray[np.int32]  # [T + AHEAD] tokens, word by word; those beyond are any
     offsets: NDArray[np.int64]  # [words + 1] where each word's tokens begin
+
+    @cached_property
+    def codes(self) -> Tensor:
+        """[T, window] rows of the slices, of which each word has `window`."""
+        window = self.places.shape[1]
+        return torch.from_numpy(self.places * window + np.arange(window, dtype=np.int32))
+
+    @cached_property
+    def users(self) -> list[Tensor]:
+        """For each step of the window, the tokens that look at a word, word by word; T: none does."""
+        count, window = self.places.shape
+        order, found = self.order[:count], []
+        for step in range(window):
+            # The token at `place` is the step-th neighbour of the token `place - shift`, where both are of one review.
+            shift = step - window // 2
+            looks = self.places[order, window - 1 - step] < self.last - self.first
+            found.append(torch.from_numpy(np.where(looks, order - shift, count).astype(np.int32)))
+        return found
 
 
 @dataclass(frozen=True)
@@ -61,8 +81,8 @@ def find_words(user: Tokens, item: Tokens, words: int) -> BatchWords:
     parts = [np.flatnonzero(seen == kind) for kind in (1, 3, 2)]
     distinct = np.concatenate(parts)
     only, both = len(parts[0]), len(parts[1])
-    slot = np.zeros(words + 1, dtype=np.int64)
-    slot[distinct] = np.arange(len(distinct))
+    slot = np.zeros(words + 1, dtype=np.int32)
+    slot[distinct] = np.arange(len(distinct), dtype=np.int32)
     sides = (
         _side_words(user, slot, 0, only + both),
         _side_words(item, slot, only, len(distinct)),
@@ -70,22 +90,17 @@ def find_words(user: Tokens, item: Tokens, words: int) -> BatchWords:
     return BatchWords(torch.from_numpy(distinct), sides)
 
 
-def _side_words(tokens: Tokens, slot: NDArray[np.int64], first: int, last: int) -> SideWords:
-    window = tokens.neighbours.shape[1]
-    half, count, nobody = window // 2, len(tokens), last - first
-    places = np.where(tokens.neighbours > 0, slot[tokens.neighbours] - first, nobody)
-    middle = places[:, half]
+def _side_words(tokens: Tokens, slot: NDArray[np.int32], first: int, last: int) -> SideWords:
+    window, nobody = tokens.neighbours.shape[1], last - first
+    own = slot - np.int32(first)
+    own[0] = nobody
+    places = own[tokens.neighbours]
+    middle = places[:, window // 2]
     narrow = middle.astype(np.uint16) if nobody <= np.iinfo(np.uint16).max else middle  # sixteen bits sort by radix
-    order = np.argsort(narrow, kind="stable")
+    order = np.zeros(len(middle) + AHEAD, np.int32)
+    order[: len(middle)] = np.argsort(narrow, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(middle, minlength=nobody))])
-    users = []
-    for step in range(window):
-        # The token at `place` is the step-th neighbour of the token `place - shift`, where both are of one review.
-        shift = step - half
-        looks = tokens.neighbours[order, window - 1 - step] > 0
-        users.append(torch.from_numpy(np.where(looks, order - shift, count).astype(np.int32)))
-    codes = places * window + np.arange(window)
-    return SideWords(first, last, torch.from_numpy(codes.astype(np.int32)), users, offsets)
+    return SideWords(first, last, places, order, offsets)
 
 
 class Filters:
@@ -138,18 +153,18 @@ class RowOptimizer:
     ) -> None:
         self.table, self.square, self.step = table, square, step
         self.rate, self.decay, self.epsilon = rate, decay, epsilon
-        self._now = 0
-        self._settled = np.zeros(len(table), dtype=np.int64)  # the step up to which each row's square is decayed
+        self.now = 0
+        self.settled = np.zeros(len(table), dtype=np.int64)  # the step up to which each row's square is decayed
 
     def begin(self) -> None:
-        self._now += 1
+        self.now += 1
         self.step += 1
 
     def update(self, rows: Tensor, values: Tensor, grad: Tensor) -> None:
         """Rows (each once) that now hold `values`; `grad` is used up."""
         numbers = rows.numpy()
-        shrink = torch.from_numpy(self.decay ** (self._now - self._settled[numbers])).to(grad.dtype)
-        self._settled[numbers] = self._now
+        shrink = torch.from_numpy(self.decay ** (self.now - self.settled[numbers])).to(grad.dtype)
+        self.settled[numbers] = self.now
         square = self.square.index_select(0, rows).mul_(shrink.unsqueeze(1))
         square.addcmul_(grad, grad, value=1 - self.decay)
         self.square.index_copy_(0, rows, square)
@@ -157,9 +172,9 @@ class RowOptimizer:
         self.table.index_copy_(0, rows, values)
 
     def settle(self) -> None:
-        shrink = torch.from_numpy(self.decay ** (self._now - self._settled)).to(self.square.dtype)
+        shrink = torch.from_numpy(self.decay ** (self.now - self.settled)).to(self.square.dtype)
         self.square.mul_(shrink.unsqueeze(1))
-        self._settled[:] = self._now
+        self.settled[:] = self.now
 
 
 def word_gradients(

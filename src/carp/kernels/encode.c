@@ -1,0 +1,109 @@
+/* Viewpoints from ragged documents: Equations 1 and 2 of the paper, a tile of TOKENS words at a time.
+
+   From the slices of its words to the projected contexts a tile stays in the nearest cache. Compiled on the machine it
+   runs on; encode_cpu.py has the same in torch where there is no compiler. */
+
+#include "reading.h"
+
+/* Weights [rows, depth], the matrix lying anywhere, packed for `multiply`. */
+void carp_pack(const float *from, long rows, long depth, long row_step, long depth_step, float *to) {
+    for (long first = 0, height = group_of(rows); first < rows; first += height)
+        for (long d = 0; d < depth; d++)
+            for (long r = first; r < first + height && r < rows; r++) *to++ = from[r * row_step + d * depth_step];
+}
+
+/* c_j [n, TOKENS]: each token's sum of its neighbours' slices, through ReLU; zero where there is no token. */
+static void gather(const reader *e, const int *places, long left, const float *slices, long stride, float *features) {
+    const long n = e->filters, window = e->window;
+    for (long t = 0; t < TOKENS; t++, places += window)
+        for (long first = 0; first < n; first += LANES) {
+            lanes sum = {0};
+            float part[LANES];
+            if (t < left)
+                for (long s = 0; s < window; s++) sum += load(slices + places[s] * stride + s * n + first);
+            store(part, larger(sum, (lanes){0}));
+            for (long i = 0; i < LANES && first + i < n; i++) features[(first + i) * TOKENS + t] = part[i];
+        }
+}
+
+/* Has the slices of the next tile brought near while this one is worked on: they lie anywhere.
+   Inlined: some compilers take a function that only prefetches for one that does nothing. */
+INLINE void call(const reader *e, const int *places, long left, const float *slices, long stride) {
+    const long n = e->filters, window = e->window;
+    if (left > TOKENS) left = TOKENS;
+    for (long i = 0; i < left * window; i++) {
+        const float *slice = slices + places[i] * stride + i % window * n;
+        for (long j = 0; j < n + LANES; j += LANES) __builtin_prefetch(slice + j, 0, 2);
+    }
+}
+
+static void drop(const unsigned short *drawn, long chance, long n, long row, long left, float *features) {
+    typedef unsigned short narrow __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+    for (long i = 0; i < n; i++, drawn += row, features += TOKENS) {
+        if (left < TOKENS) {
+            for (long t = 0; t < left; t++) features[t] = drawn[t] < chance ? 0 : features[t];
+            continue;
+        }
+        for (long h = 0; h < TOKENS; h += LANES) {
+            const whole number = __builtin_convertvector(*(const narrow *)(drawn + h), whole);
+            store(features + h, choose(number < (int)chance, (lanes){0}, load(features + h)));
+        }
+    }
+}
+
+/* Equation 1 and the projection: gate [M · n, TOKENS] and words [M · k, TOKENS] of a tile. */
+static void project(const reader *e, const float *features, float *gate, float *gated, float *words) {
+    const long n = e->filters, k = e->size;
+    for (long x = 0; x < e->viewpoints; x++, gate += n * TOKENS, words += k * TOKENS) {
+        multiply(e->gate + x * n * n, n, n, features, e->query + x * n, gate, 0);
+        for (long j = 0; j < n * TOKENS; j += LANES) {
+            const lanes open = sigmoid(load(gate + j));
+            store(gate + j, open);
+            store(gated + j, open * load(features + j));
+        }
+        multiply(e->project, k, n, gated, 0, words, 0);
+    }
+}
+
+/* The viewpoints [., M, k] of the pairs of some blocks. Where `features` [tiles, n, TOKENS], `gates` and `words` are
+   wanted for the way back they are room for all tiles, else for one tile, one tile and the longest block.
+   `room` is for (n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. */
+void carp_read(const reader *e, const laid_down *d, long first, long last, const float *slices, long stride, int kept,
+               float *features, float *gates, float *words, float *room, float *viewpoints) {
+    const long n = e->filters, m = e->viewpoints, k = e->size;
+    for (long b = first; b < last; b++) {
+        const long begin = d->edges[b], end = d->edges[b + 1], origin = kept ? d->tiles[b] : 0;
+        float *here = words + origin * m * k * TOKENS;
+        for (long t = begin, tile = 0; t < end; t += TOKENS, tile++) {
+            const long left = end - t < TOKENS ? end - t : TOKENS, at = kept ? origin + tile : 0;
+            float *f = features + at * n * TOKENS;
+            call(e, d->places + (t + left) * e->window, d->edges[last] - t - left, slices, stride);
+            gather(e, d->places + t * e->window, left, slices, stride, f);
+            if (d->drawn) drop(d->drawn + n * begin + (t - begin), d->chance, n, end - begin, left, f);
+            project(e, f, gates + at * m * n * TOKENS, room, here + tile * m * k * TOKENS);
+        }
+        for (long p = d->pair_edges[b]; p < d->pair_edges[b + 1]; p++) {
+            const long from = (d->spans[2 * p] - begin) / LANES, to = (d->spans[2 * p + 1] - begin + LANES - 1) / LANES;
+            lanes *mean = (lanes *)room, *attention = mean + (to - from);
+            float *rudiment = (float *)(attention + (to - from));
+            mean_weights(d, p, begin, from, to, mean);
+            for (long x = 0; x < m; x++) {
+                attend(e, here, x, mean, from, to, rudiment, attention);
+                weighted(here, m * k, x * k, k, attention, from, to, viewpoints + (d->pairs[p] * m + x) * k);
+            }
+        }
+    }
+}
+
+/* The words around each word of some documents, as rows of the slices; beyond the review is `nobody`. */
+void carp_windows(const int *words, const int *review, const long *offsets, long first, long last, const int *slot,
+                  int nobody, long window, int *places) {
+    const long half = window / 2;
+    for (long d = first; d < last; d++)
+        for (long t = offsets[d]; t < offsets[d + 1]; t++)
+            for (long s = 0; s < window; s++) {
+                const long there = t + s - half;
+                const int same = there >= offsets[d] && there < offsets[d + 1] && review[there] == review[t];
+                places[t * window + s] = same ? slot[words[there]] : nobody;
+            }
+}

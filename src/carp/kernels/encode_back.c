@@ -1,0 +1,185 @@
+/* The way back through encode.c: from the gradients of viewpoints to those of the convolution's sums, of the gates'
+   and the projection's weights. Compiled on the machine it runs on; encode_cpu.py has the same in torch. */
+
+#include <string.h>
+
+#include "reading.h"
+
+#ifdef __AVX512F__
+#define SQUARE 5 /* rows and columns whose sums lie in registers */
+#else
+#define SQUARE 2
+#endif
+
+/* From pairs of vectors whose rows' parts are 2 w wide to one whose parts are w wide: a's rows first, then b's. */
+#if defined(__has_builtin) && LANES == 16
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLES
+#define HALVES(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+INLINE lanes fold8(lanes a, lanes b) {
+    return HALVES(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+           HALVES(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+}
+INLINE lanes fold4(lanes a, lanes b) {
+    return HALVES(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           HALVES(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+INLINE lanes fold2(lanes a, lanes b) {
+    return HALVES(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
+           HALVES(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
+}
+INLINE lanes fold1(lanes a, lanes b) {
+    return HALVES(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+           HALVES(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+}
+INLINE lanes totals4(const lanes *s) { return fold4(fold8(s[0], s[1]), fold8(s[2], s[3])); }
+INLINE lanes totals16(const lanes *s) {
+    return fold1(fold2(totals4(s), totals4(s + 4)), fold2(totals4(s + 8), totals4(s + 12)));
+}
+#endif
+#endif
+
+INLINE void add_totals(const int high, const int wide, lanes sum[SQUARE][SQUARE], float *out, long stride) {
+#ifdef SHUFFLES
+    if (high * wide == 25) {
+        float part[25];
+        store(part, totals16(&sum[0][0]));
+        store(part + 9, totals16(&sum[0][0] + 9));
+        for (int i = 0; i < high; i++)
+            for (int j = 0; j < wide; j++) out[i * stride + j] += part[i * wide + j];
+        return;
+    }
+#endif
+    for (int i = 0; i < high; i++)
+        for (int j = 0; j < wide; j++) out[i * stride + j] += total(sum[i][j]);
+}
+
+INLINE void outer(const int high, const int wide, const float *a, long a_step, const float *b, long b_step, long tiles,
+                  float *out, long stride) {
+    lanes sum[SQUARE][SQUARE];
+    for (int i = 0; i < high; i++)
+        for (int j = 0; j < wide; j++) sum[i][j] = (lanes){0};
+    for (long tile = 0; tile < tiles; tile++, a += a_step, b += b_step)
+        for (int h = 0; h < TOKENS; h += LANES) {
+            lanes left[SQUARE];
+            for (int i = 0; i < high; i++) left[i] = load(a + i * TOKENS + h);
+            for (int j = 0; j < wide; j++) {
+                const lanes right = load(b + j * TOKENS + h);
+                for (int i = 0; i < high; i++) sum[i][j] += left[i] * right;
+            }
+        }
+    add_totals(high, wide, sum, out, stride);
+}
+
+INLINE void outer_rows(const int high, const float *a, long a_step, const float *b, long columns, long tiles, float *out) {
+    const long b_step = columns * TOKENS;
+    long j = 0;
+    for (; j + SQUARE <= columns; j += SQUARE)
+        outer(high, SQUARE, a, a_step, b + j * TOKENS, b_step, tiles, out + j, columns);
+    for (; j < columns; j++) outer(high, 1, a, a_step, b + j * TOKENS, b_step, tiles, out + j, columns);
+}
+
+/* out [rows, columns] += Σ over tokens of a [tiles, rows, TOKENS] times b [tiles, columns, TOKENS]. */
+static void add_outer(const float *a, long rows, const float *b, long columns, long tiles, float *out) {
+    const long step = rows * TOKENS;
+    long i = 0;
+    for (; i + SQUARE <= rows; i += SQUARE)
+        outer_rows(SQUARE, a + i * TOKENS, step, b, columns, tiles, out + i * columns);
+    for (; i < rows; i++) outer_rows(1, a + i * TOKENS, step, b, columns, tiles, out + i * columns);
+}
+
+/* out [rows] += Σ over tokens of a [tiles, rows, TOKENS]. */
+static void add_sums(const float *a, long rows, long tiles, float *out) {
+    for (long r = 0; r < rows; r++) {
+        lanes sum = {0};
+        for (long tile = 0; tile < tiles; tile++) {
+            const float *at = a + (tile * rows + r) * TOKENS;
+            sum += load(at) + load(at + LANES);
+        }
+        out[r] += total(sum);
+    }
+}
+
+typedef struct {
+    lanes *mean, *attention, *d_scores;
+    float *rudiment, *d_rudiment;
+} attending;
+
+/* Through Equation 2: one pair's part of the gradient of its document's words [tiles, M · k, TOKENS]. */
+static void attention_back(const reader *e, const laid_down *d, long p, long begin, const float *words, const float *grad,
+                           attending room, float *d_words) {
+    const long k = e->size, m = e->viewpoints, rows = m * k;
+    const long from = (d->spans[2 * p] - begin) / LANES, to = (d->spans[2 * p + 1] - begin + LANES - 1) / LANES;
+    mean_weights(d, p, begin, from, to, room.mean);
+    for (long x = 0; x < m; x++, grad += k) {
+        attend(e, words, x, room.mean, from, to, room.rudiment, room.attention);
+        products(words, rows, x * k, k, grad, from, to, room.d_scores); /* of the attention, until below */
+        lanes along = {0};
+        for (long v = 0; v < to - from; v++) along += room.attention[v] * room.d_scores[v];
+        const float mean = total(along);
+        for (long v = 0; v < to - from; v++) room.d_scores[v] = room.attention[v] * (room.d_scores[v] - mean) * e->scale;
+        weighted(words, rows, x * k, k, room.d_scores, from, to, room.d_rudiment);
+        for (long v = from; v < to; v++) {
+            float *at = (float *)vector_at(d_words, rows, v) + x * k * TOKENS;
+            const lanes a = room.attention[v - from], s = room.d_scores[v - from], w = room.mean[v - from];
+            for (long j = 0; j < k; j++, at += TOKENS)
+                store(at, load(at) + a * grad[j] + s * room.rudiment[j] + w * room.d_rudiment[j]);
+        }
+    }
+}
+
+/* Through the projection and Equation 1 for one tile, to the gradient of the features before ReLU. */
+static void tile_back(const reader *e, const float *features, const float *gate, const float *d_words, float *gated,
+                      float *d_gate, float *d_gated, float *d_features) {
+    const long n = e->filters, k = e->size, m = e->viewpoints;
+    memset(d_features, 0, 4 * n * TOKENS);
+    for (long x = 0; x < m; x++) {
+        multiply(e->project_back, n, k, d_words + x * k * TOKENS, 0, d_gated, 0);
+        for (long j = 0, at = x * n * TOKENS; j < n * TOKENS; j += LANES, at += LANES) {
+            const lanes open = load(gate + at), f = load(features + j), through = open * f;
+            const lanes back = load(d_gated + j) * open;
+            __builtin_prefetch(gate + m * n * TOKENS + at, 0, 2); /* the next tile's */
+            store(gated + at, through);
+            store(d_features + j, load(d_features + j) + back);
+            store(d_gate + at, back * (f - through));
+        }
+    }
+    multiply(e->gate_back, n, m * n, d_gate, 0, d_features, 1);
+    for (long j = 0; j < n * TOKENS; j += LANES)
+        store(d_features + j, choose(load(features + j) > 0.0f, load(d_features + j), (lanes){0}));
+}
+
+/* Of some blocks, from the gradients of viewpoints [., M, k]: `rows` [T, n filled up to whole vectors] are written, and
+   `sums` is [M · n, n] of W_1, [M · n] of W_2 q + b, [k, n] of W_p and [n] of the convolution's bias. `room` is for
+   (longest · (m k + 2 m n + 6) + 2 n + 2 k + 8) · TOKENS numbers, `longest` a block's most tiles. */
+void carp_read_back(const reader *e, const laid_down *d, long first, long last, const float *features, const float *gates,
+                    const float *words, const float *grad, long longest, float *room, float *rows, float *sums) {
+    const long n = e->filters, m = e->viewpoints, k = e->size, width = (n + LANES - 1) / LANES * LANES;
+    float *d_words = room, *gated = d_words + longest * m * k * TOKENS, *d_gate = gated + longest * m * n * TOKENS;
+    float *d_gated = d_gate + longest * m * n * TOKENS, *d_tile = d_gated + n * TOKENS;
+    lanes *vectors = (lanes *)(d_tile + n * TOKENS);
+    const long most = 2 * longest + 1;
+    const attending with = {vectors, vectors + most, vectors + 2 * most, (float *)(vectors + 3 * most),
+                            (float *)(vectors + 3 * most) + k};
+    float *of_query = sums + m * n * n, *of_project = of_query + m * n, *of_bias = of_project + k * n;
+    memset(sums, 0, 4 * (m * n * n + m * n + k * n + n));
+    for (long b = first; b < last; b++) {
+        const long begin = d->edges[b], end = d->edges[b + 1], origin = d->tiles[b], tiles = d->tiles[b + 1] - origin;
+        const float *c = features + origin * n * TOKENS, *g = gates + origin * m * n * TOKENS;
+        const float *w = words + origin * m * k * TOKENS;
+        memset(d_words, 0, 4 * tiles * m * k * TOKENS);
+        for (long p = d->pair_edges[b]; p < d->pair_edges[b + 1]; p++)
+            attention_back(e, d, p, begin, w, grad + d->pairs[p] * m * k, with, d_words);
+        for (long tile = 0; tile < tiles; tile++) {
+            tile_back(e, c + tile * n * TOKENS, g + tile * m * n * TOKENS, d_words + tile * m * k * TOKENS,
+                      gated + tile * m * n * TOKENS, d_gate + tile * m * n * TOKENS, d_gated, d_tile);
+            add_sums(d_tile, n, 1, of_bias);
+            float *row = rows + (begin + tile * TOKENS) * width;
+            for (long t = 0; t < TOKENS && begin + tile * TOKENS + t < end; t++, row += width)
+                for (long i = 0; i < width; i++) row[i] = i < n ? d_tile[i * TOKENS + t] : 0;
+        }
+        add_outer(d_gate, m * n, c, n, tiles, sums);
+        add_sums(d_gate, m * n, tiles, of_query);
+        add_outer(d_words, k, gated, n, tiles * m, of_project);
+    }
+}

@@ -1,0 +1,174 @@
+"""Viewpoints from ragged documents in C: see encode.c; here are its arguments."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carp.kernels.native import library
+from carp.kernels.ragged import TILE, Blocks
+from carp.models.carp import Viewpoints
+from carp.reviews.documents import Documents
+
+_LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
+
+
+class Reader(ctypes.Structure):
+    """`reader` of reading.h."""
+
+    _fields_ = [
+        *((name, _LONG) for name in ("viewpoints", "filters", "size", "window")),
+        ("scale", ctypes.c_float),
+        *((name, _POINTER) for name in ("gate", "query", "project", "gate_back", "project_back")),
+    ]
+
+
+class LaidDown(ctypes.Structure):
+    """`laid_down` of reading.h."""
+
+    _fields_ = [
+        ("places", _POINTER),
+        ("drawn", _POINTER),
+        ("chance", _LONG),
+        *((name, _POINTER) for name in ("edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs")),
+    ]
+
+
+@cache
+def encoder_library() -> ctypes.CDLL | None:
+    loaded = library("encode")
+    if loaded is not None:
+        loaded.carp_pack.argtypes = [_POINTER, *[_LONG] * 4, _POINTER]
+        loaded.carp_read.argtypes = [
+            *[_POINTER] * 2, *[_LONG] * 2, _POINTER, _LONG, ctypes.c_int, *[_POINTER] * 5
+        ]  # fmt: skip
+        loaded.carp_windows.argtypes = [*[_POINTER] * 3, *[_LONG] * 2, _POINTER, ctypes.c_int, _LONG, _POINTER]
+        for function in (loaded.carp_pack, loaded.carp_read, loaded.carp_windows):
+            function.restype = None
+    return loaded
+
+
+@cache
+def back_library() -> ctypes.CDLL | None:
+    loaded = library("encode_back")
+    if loaded is not None:
+        loaded.carp_read_back.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 4, _LONG, *[_POINTER] * 3]
+        loaded.carp_read_back.restype = None
+    return loaded
+
+
+class NativeReader:
+    """A side's parameters packed for one step."""
+
+    def __init__(self, side: Viewpoints, loaded: ctypes.CDLL) -> None:
+        config = side.config
+        self.library = loaded
+        self.m, self.n, self.k = config.viewpoints, config.filters, config.latent_size
+        context = side.gate_context.detach().contiguous()  # [M, n, n]
+        query = torch.einsum("xmn,xn->xm", side.gate_query.detach(), side.queries.detach()) + side.gate_bias.detach()
+        project = side.projection.detach().contiguous()  # [k, n]
+        m, n, k = self.m, self.n, self.k
+        gate, gate_back = torch.empty_like(context), torch.empty_like(context)
+        projects = torch.empty_like(project), torch.empty_like(project)
+        for x in range(m):
+            place = 4 * x * n * n
+            loaded.carp_pack(context.data_ptr() + place, n, n, n, 1, gate.data_ptr() + place)
+        loaded.carp_pack(context.data_ptr(), n, m * n, 1, n, gate_back.data_ptr())
+        loaded.carp_pack(project.data_ptr(), k, n, n, 1, projects[0].data_ptr())
+        loaded.carp_pack(project.data_ptr(), n, k, 1, n, projects[1].data_ptr())
+        self.kept = [gate, query.contiguous(), projects[0], gate_back, projects[1]]  # pointers do not keep alive
+        places = [tensor.data_ptr() for tensor in self.kept]
+        self.struct = Reader(m, n, k, config.window, config.attention_scale, *places)
+
+    @classmethod
+    def of(cls, side: Viewpoints) -> NativeReader | None:
+        single = side.projection.dtype == torch.float32 and side.projection.device.type == "cpu"
+        loaded = encoder_library() if single else None
+        return None if loaded is None else cls(side, loaded)
+
+
+class NativeDocuments:
+    """Documents as C finds them; `places` [T, window] are rows of the slices."""
+
+    def __init__(
+        self, blocks: Blocks, places: NDArray[np.int32], drawn: NDArray[np.uint16] | None = None, chance: int = 0
+    ) -> None:
+        columns = blocks.edges, blocks.tiles, blocks.pair_edges, blocks.spans, blocks.hole_edges, blocks.holes, blocks.pairs
+        self.kept = [np.ascontiguousarray(column) for column in (places, *columns)]
+        self.drawn = drawn
+        self.tiles = int(blocks.tiles[-1])
+        self.longest = int(np.diff(blocks.tiles).max(initial=0))  # tiles of a block
+        first, *rest = (column.ctypes.data for column in self.kept)
+        self.struct = LaidDown(first, None if drawn is None else drawn.ctypes.data, chance, *rest)
+
+    def room(self, reader: NativeReader) -> int:
+        """Numbers needed inside a block."""
+        return (reader.n + 2 * self.longest + 2 + reader.k) * TILE
+
+    def room_back(self, reader: NativeReader) -> int:
+        m, n, k = reader.m, reader.n, reader.k
+        return (self.longest * (m * k + 2 * m * n + 6) + 2 * n + 2 * k + 8) * TILE
+
+
+def read_blocks(
+    reader: NativeReader,
+    documents: NativeDocuments,
+    some: range,
+    slices: Tensor,
+    rooms: tuple[Tensor, Tensor, Tensor, Tensor],
+    out: Tensor,
+    *,
+    kept: bool,
+) -> None:
+    """The viewpoints of some blocks' pairs from slices [words, stride]; `rooms` are carp_read's."""
+    places = (room.data_ptr() for room in (*rooms, out))
+    reader.library.carp_read(
+        ctypes.byref(reader.struct), ctypes.byref(documents.struct), some.start, some.stop,
+        slices.data_ptr(), slices.shape[1], int(kept), *places,
+    )  # fmt: skip
+
+
+@dataclass
+class Traces:
+    """What all blocks of a side keep for the way back: [tiles, rows, TILE] each."""
+
+    features: Tensor
+    gates: Tensor
+    words: Tensor
+
+
+def read_back(
+    reader: NativeReader,
+    documents: NativeDocuments,
+    some: range,
+    traces: Traces,
+    grad: Tensor,
+    room: Tensor,
+    rows: Tensor,
+    sums: Tensor,
+) -> None:
+    """From the gradient of viewpoints to those of some blocks' tokens, and to `sums`: see carp_read_back."""
+    loaded = back_library()
+    assert loaded is not None, "whoever has a reader with a way back has the library"
+    places = (tensor.data_ptr() for tensor in (traces.features, traces.gates, traces.words, grad))
+    loaded.carp_read_back(
+        ctypes.byref(reader.struct), ctypes.byref(documents.struct), some.start, some.stop, *places,
+        documents.longest, room.data_ptr(), rows.data_ptr(), sums.data_ptr(),
+    )  # fmt: skip
+
+
+def find_windows(documents: Documents, some: range, slot: NDArray[np.int32], places: NDArray[np.int32]) -> None:
+    """The places of the words around each word of some documents; nobody's is one beyond the last word's."""
+    loaded = encoder_library()
+    assert loaded is not None, "whoever has a reader has the library"
+    columns = (column.ctypes.data for column in (documents.words, documents.review, documents.offsets))
+    nobody = int(slot[-1]) + 1
+    loaded.carp_windows(
+        *columns, some.start, some.stop, slot.ctypes.data, nobody, places.shape[1], places.ctypes.data
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+/* The convolution over distinct words, forth and back, and the optimiser's step on their rows.
+
+   Compiled on the machine it runs on; words_cpu.py has the same in torch where there is no compiler. */
+
+#include <math.h>
+#include <string.h>
+
+#include "panels.h"
+
+/* The filters of a side, [d, c · n] and turned, [c · n, d], their columns filled up to whole vectors; and the bias, at
+   the window's middle. */
+typedef struct {
+    long dimension, window, filters;
+    const float *weight, *turned, *bias;
+} filters;
+
+/* Where a side's words find their tokens, and the gradients of those. */
+typedef struct {
+    long first, last;  /* the side's stretch of the batch's words */
+    const int *places; /* [T, c] the words around each token, counted from `first`; last - first is nobody */
+    const int *order;  /* [T + AHEAD] tokens, word by word */
+    const long *edges; /* [words + 1] */
+    const float *grad; /* [T, n filled up to whole vectors of zeros] */
+} side_words;
+
+/* The embedding's rows and the optimiser's: see RowOptimizer in words_cpu.py. */
+typedef struct {
+    float *table, *square;
+    long *settled; /* the step up to which each row's running square is decayed */
+    long now;
+    double rate, decay, epsilon;
+} row_optimizer;
+
+/* Copies numbered rows of the table to `rows`, filled up to whole vectors. */
+void carp_take(const float *table, long dimension, const long *numbers, long count, float *rows) {
+    const long stride = whole_vectors(dimension);
+    for (long r = 0; r < count; r++, rows += stride) {
+        memcpy(rows, table + numbers[r] * dimension, 4 * dimension);
+        memset(rows + dimension, 0, 4 * (stride - dimension));
+    }
+}
+
+/* The slices of words whose embeddings are `rows`; both filled up to whole vectors. */
+void carp_slices(const filters *f, const float *rows, long count, float *slices) {
+    const long columns = whole_vectors(f->window * f->filters);
+    const factors given = {rows, whole_vectors(f->dimension), 1, f->weight, columns, f->dimension, slices, columns};
+    multiply_panels(count, columns, given, f->bias, 0);
+}
+
+#define AHEAD 6 /* tokens whose gradients are on their way */
+
+/* Gradients of the slices of some words [., c · n filled up to whole vectors]: each is the sum of those tokens' that
+   look at the word. A vector may be written beyond the last. */
+static void gather(const filters *f, const side_words *w, long first, long last, float *slices) {
+    const long n = f->filters, window = f->window, half = window / 2;
+    const long width = whole_vectors(n), stride = whole_vectors(window * n);
+    const int nobody = w->last - w->first;
+    for (long word = first - w->first; word < last - w->first; word++, slices += stride) {
+        memset(slices, 0, 4 * stride);
+        for (long i = w->edges[word]; i < w->edges[word + 1]; i++) {
+            const long token = w->order[i];
+            const int *places = w->places + token * window;
+            const float *grad = w->grad + (token + half) * width;
+            for (long j = 0; j < window * width; j += LANES) __builtin_prefetch(w->grad + (w->order[i + AHEAD] - half) * width + j);
+            for (long step = 0; step < window; step++, grad -= width) {
+                if (places[window - 1 - step] == nobody) continue; /* there the review ends */
+                float *sum = slices + step * n;
+                for (long j = 0; j < width; j += LANES) *(loose *)(sum + j) = load(sum + j) + load(grad + j);
+            }
+        }
+    }
+}
+
+static void update_row(const row_optimizer *o, long number, long dimension, const float *grad) {
+    const float shrink = pow(o->decay, o->now - o->settled[number]);
+    const float fresh = 1 - o->decay, rate = o->rate, epsilon = o->epsilon;
+    float *restrict row = o->table + number * dimension, *restrict square = o->square + number * dimension;
+    o->settled[number] = o->now;
+    for (long j = 0; j < dimension; j++) {
+        square[j] = square[j] * shrink + fresh * grad[j] * grad[j];
+        row[j] -= rate * (grad[j] / (sqrtf(square[j]) + epsilon));
+    }
+}
+
+/* Some of the batch's words learn. `rows` are their embeddings, `numbers` their rows of the table. Each of the two sides
+   that has them adds up its part of the filters' gradient [c · n, d filled up] in `sums`. `room` is for
+   WORDS · (d + c · n), each filled up to whole vectors, and one vector. */
+#define WORDS 128
+void carp_words_back(const filters *f, const side_words *sides, const row_optimizer *optimizer, long first, long last,
+                     const float *rows, const long *numbers, float *const *sums, float *room) {
+    const long dimension = f->dimension, wide = whole_vectors(dimension), columns = f->window * f->filters;
+    const long stride = whole_vectors(columns);
+    float *grad = room, *slices = room + WORDS * wide;
+    for (long some = first; some < last; some += WORDS, rows += WORDS * wide, numbers += WORDS) {
+        const long end = some + WORDS < last ? some + WORDS : last, count = end - some;
+        int add = 0;
+        for (int s = 0; s < 2; s++) {
+            if (some < sides[s].first || some >= sides[s].last) continue;
+            gather(f + s, sides + s, some, end, slices);
+            const factors back = {slices, stride, 1, f[s].turned, wide, columns, grad, wide};
+            multiply_panels(count, wide, back, 0, add++);
+            const factors along = {slices, 1, stride, rows, wide, count, sums[s], wide};
+            multiply_panels(columns, wide, along, 0, some > first);
+        }
+        for (long r = 0; r < count; r++) update_row(optimizer, numbers[r], dimension, grad + r * wide);
+    }
+}
