@@ -1,0 +1,214 @@
+"""What `faithfulness.py` measured, as the tables of the documentation.
+
+    python benchmarks/faithfulness_tables.py results/faithfulness.jsonl [--write docs/faithfulness.md]
+
+Seeds of one model on one corpus are one row: means over the seeds, and of p values the largest. With --write, what
+stands between `<!-- NAME -->` and `<!-- /NAME -->` in the page becomes the table of that name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+CORPORA = {
+    "musical-instruments": "Musical Instruments",
+    "ratebeer": "RateBeer",
+    "tripadvisor": "TripAdvisor",
+    "made-up-shop": "the made-up shop",
+}
+MODELS = {
+    "carp": "CARP, paper's form",
+    "carp:variant=calibrated": "CARP, calibrated",
+    "ridge": "linear text",
+    "anr": "ANR",
+    "tarmf": "TARMF",
+    "mpcn": "MPCN",
+    "dattn": "D-Attn",
+    "deepconn": "DeepCoNN",
+    "transnet": "TransNet",
+}
+OTHER_READINGS = ("units", "pull", "lengths", "words", "stars")
+KIND = ("of", "aspect", "low")
+
+
+class Group:
+    """The seeds of one model on one corpus."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines = sorted(lines, key=lambda line: int(line["seed"]))
+        self.corpus = CORPORA.get(lines[0]["corpus"], lines[0]["corpus"])
+        name, *settings = str(lines[0]["model"]).split(":")
+        variant = next((f":{one}" for one in settings if one.startswith("variant=")), "")
+        self.model = MODELS.get(name + variant, name + variant)
+
+    def all(self, *path: str) -> list[Any]:
+        found = []
+        for line in self.lines:
+            value: Any = line["explanations"]
+            for step in path:
+                value = None if value is None else value[step]
+            if value is not None:
+                found.append(value)
+        return found
+
+    def mean(self, *path: str, form: str = "{:.3f}") -> str:
+        found = self.all(*path)
+        return form.format(statistics.mean(found)) if found else ""
+
+    def p(self, *path: str) -> str:
+        """The largest of both tests and all seeds."""
+        found = [max(one["p_t"], one["p_wilcoxon"]) for one in self.all(*path)]
+        return "" if not found else f"{max(found):.2g}"
+
+
+def groups(lines: Iterable[Line]) -> list[Group]:
+    found: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        found.setdefault((line["corpus"], line["model"]), []).append(line)
+    made = [Group(members) for members in found.values()]
+    corpora, models = list(CORPORA.values()), list(MODELS.values())
+    return sorted(made, key=lambda g: (corpora.index(g.corpus), models.index(g.model)))
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [heads, ["---"] * len(heads), *rows])
+
+
+# ---- the tables
+
+
+def removal(found: list[Group]) -> str:
+    heads = ["corpus", "model", "seeds", "words", "named go", "random words go", "random sentences go", "p",
+             "towards it", "random", "named alone", "random alone"]  # fmt: skip
+    words, sentences = ("sentences", "beside_words"), ("sentences", "beside_sentences")
+    return table(heads, [
+        [
+            one.corpus, one.model, str(len(one.lines)), one.mean("sentences", "words", form="{:.0f}"),
+            one.mean(*words, "comprehensiveness", "named"), one.mean(*words, "comprehensiveness", "chance"),
+            one.mean(*sentences, "comprehensiveness", "chance"), one.p(*words, "comprehensiveness"),
+            one.mean(*words, "signed_comprehensiveness", "named", form="{:+.3f}"),
+            one.mean(*words, "signed_comprehensiveness", "chance", form="{:+.3f}"),
+            one.mean(*words, "sufficiency", "named"), one.mean(*words, "sufficiency", "chance"),
+        ]
+        for one in found
+    ])  # fmt: skip
+
+
+def agreement(found: list[Group]) -> str:
+    heads = ["corpus", "model", "seeds", "AUC of the capsules", "of the biases", "capsules minus biases, 95 %"]
+    rows = []
+    for one in found:
+        intervals = one.all("agreement", "over_biases")
+        if intervals:
+            reach = "; ".join(f"{low:+.3f} to {high:+.3f}" for low, high in intervals)
+            aucs = one.mean("agreement", "auc"), one.mean("agreement", "bias_auc")
+            rows.append([one.corpus, one.model, str(len(one.lines)), *aucs, reach])
+    return table(heads, rows)
+
+
+def resemblance(found: list[Group]) -> str:
+    heads = ["corpus", "model", "seeds", "named", "random of like length", "p", "shared with other seeds", "by chance",
+             "texts' moves, rank correlation of seeds"]  # fmt: skip
+    return table(heads, [
+        [
+            one.corpus, one.model, str(len(one.lines)),
+            one.mean("resemblance", "like_length", "named", form="{:.4f}"),
+            one.mean("resemblance", "like_length", "chance", form="{:.4f}"), one.p("resemblance", "like_length"),
+            one.mean("stability", "overlap", "named", form="{:.2f}"),
+            one.mean("stability", "overlap", "chance", form="{:.2f}"),
+            one.mean("stability", "texts", form="{:.2f}"),
+        ]
+        for one in found if one.corpus != CORPORA["made-up-shop"]
+    ])  # fmt: skip
+
+
+def planted(found: list[Group]) -> str:
+    rows = [
+        [one.model, str(len(one.lines)), one.mean("planted", "explained", form="{:.0%}"),
+         ", ".join(f"{share:.0%}" for share in one.all("planted", "explained")),
+         one.mean("planted", "random", form="{:.0%}")]
+        for one in found if one.all("planted")
+    ]  # fmt: skip
+    return table(["model", "seeds", "cause shown", "each seed", "by random sentences"], rows)
+
+
+def aspects(found: list[Group]) -> str:
+    """Rank correlations with how low an aspect was scored, as it stands and beside the overall rating."""
+    heads = ["corpus", "of", "aspect", "number", "low", "capsules", "95 %", *OTHER_READINGS]
+    heads += ["capsules over words", "capsules over lengths"]
+    rows = []
+    for one in found:
+        measured = [aspect for line in one.all("aspects") for aspect in line]
+        for kind in sorted({tuple(str(a[name]) for name in KIND) for a in measured}, key=lambda k: (k[0], k[2], k[1])):
+            same = [a for a in measured if tuple(a[name] for name in KIND) == kind]
+            of, aspect, low = kind
+            figures = [_mean([a["correlation"][reading] for a in same]) for reading in ("capsules", *OTHER_READINGS)]
+            over = [_above([a[base]["capsules"] for a in same]) for base in ("over_words", "over_lengths")]
+            reach = _reach([a["interval"]["capsules"] for a in same])
+            rows.append([one.corpus, of, aspect, str(same[0]["number"]), low, figures[0], reach, *figures[1:], *over])
+    return table(heads, rows)
+
+
+def _mean(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{statistics.mean(known):+.2f}" if known else ""
+
+
+def _reach(intervals: list[list[float] | None]) -> str:
+    """From the lowest to the highest of all seeds."""
+    known = [interval for interval in intervals if interval is not None]
+    return f"{min(low for low, _ in known):+.2f} to {max(high for _, high in known):+.2f}" if known else ""
+
+
+def _above(intervals: list[list[float] | None]) -> str:
+    """On how many seeds the 95 % interval of the difference lies above 0, and below it."""
+    known = [interval for interval in intervals if interval is not None]
+    up, down = sum(low > 0 for low, _ in known), sum(high < 0 for _, high in known)
+    return f"{up} of {len(known)}" + (f", below on {down}" if down else "")
+
+
+TABLES: dict[str, Callable[[list[Group]], str]] = {
+    "removal": removal,
+    "agreement": agreement,
+    "resemblance": resemblance,
+    "planted": planted,
+    "aspects": aspects,
+}
+
+
+def page_with(page: str, found: list[Group]) -> str:
+    for name, make in TABLES.items():
+        marked = re.compile(f"(<!-- {name} -->\n).*?(\n?<!-- /{name} -->)", re.DOTALL)
+        if not marked.search(page):
+            raise SystemExit(f"the page has no place for the table {name}: <!-- {name} --> and <!-- /{name} -->")
+        text = make(found)
+        page = marked.sub(lambda match, text=text: f"{match[1]}\n{text}\n{match[2]}", page)
+    return page
+
+
+def read(path: Path) -> list[Group]:
+    return groups(json.loads(line) for line in path.read_text().splitlines() if line.strip())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args()
+    found = read(given.results)
+    if given.write:
+        given.write.write_text(page_with(given.write.read_text(), found))
+        return
+    for name, make in TABLES.items():
+        print(f"{name}\n\n{make(found)}\n")
+
+
+if __name__ == "__main__":
+    main()
