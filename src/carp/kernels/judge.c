@@ -1,174 +1,294 @@
-/* From votes to the balance of the two sentiments: Algorithm 1 and Equations 5 to 9 of the paper, for blocks of pairs.
+/* Balances of pairs from ready viewpoints and aspects: Equations 3 to 9 of the paper with Algorithm 1, LANES pairs at a
+   time, one in each lane. The votes of so many pairs stay in a core's cache, and each iteration of the routing reads
+   them once. Compiled on the machine it runs on; score_cpu.py has the same in torch where there is no compiler.
 
-   The pairs lie along the last axis; LANES of them make one vector, and what a vector of pairs needs stays in the
-   nearest caches through all iterations of the routing. Compiled on the machine it runs on; score_cpu.py has the same
-   in torch where there is no compiler. */
+   A user's viewpoints folded into the vote weights, once, halve what each of their pairs costs:
+
+       W₁(v_x − a_y) + W₂(v_x ⊙ a_y) = (W₂ diag(v_x) − W₁) a_y + W₁ v_x */
+
+#include <stddef.h>
 
 #include "lanes.h"
 
-#define PAIRS (2 * LANES)
-#define TILE 10 /* rows whose sums lie in registers */
+#define FOLD_FROM 10 /* pairs of one user: with fewer, lanes left empty would cost more than folding saves */
+#define MODERATE 40  /* agreements whose powers, and products of them, single precision holds */
+#define TOGETHER 5   /* logic units heard at once, so that their sums do not wait for each other */
+#ifdef __AVX512F__
+#define TILE 25 /* rows whose sums lie in registers */
+#else
+#define TILE 5
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 32")
 
 typedef struct {
-    long units, size, iterations; /* U, k, τ */
-    int bi_agreement, reversed;
+    long m, g, k, iterations; /* M, length of a side's vector, k, τ */
+    long wide;                /* 2k rounded up to whole vectors */
+    int bi_agreement;
+    const float *votes;                        /* [M · M, 2g, wide], the difference's part first, zeros from 2k on */
     const float *capsule_bias;                 /* [2, k] or null */
-    const float *gate, *gate_bias;             /* H_1 [2, k, k], [2, k] */
-    const float *highway, *highway_bias;       /* H_2 */
+    const float *highway, *highway_bias;       /* [2, k, 2k], the gate's part first, [2, 2k] */
     const float *regression, *regression_bias; /* [2, k], [2] */
 } judge_weights;
 
-static void squash(lanes *mixture, const float *bias, long k) {
-    lanes square = {0};
-    for (long j = 0; j < k; j++) {
-        if (bias) mixture[j] += bias[j];
-        square += mixture[j] * mixture[j];
+typedef struct {
+    const float *weights, *start; /* [depth, stride], and [stride] or null */
+    long stride, depth;
+} matrix;
+
+/* start + weightsᵀ x for `rows` of the weights' columns from `first` on; added to `total` too where that is given. */
+INLINE void tile(int rows, matrix by, long first, const lanes *x, lanes *out, lanes *total) {
+    lanes sum[TILE];
+    UNROLL for (int r = 0; r < rows; r++) sum[r] = all(by.start ? by.start[first + r] : 0.0f);
+    for (long d = 0; d < by.depth; d++) {
+        const float *weights = by.weights + d * by.stride + first;
+        const lanes one = x[d];
+        UNROLL for (int r = 0; r < rows; r++) sum[r] += weights[r] * one;
     }
-    const lanes shorter = square / ((1 + square) * root(square + 1e-12f));
+    UNROLL for (int r = 0; r < rows; r++) out[first + r] = sum[r];
+    if (total) UNROLL for (int r = 0; r < rows; r++) total[first + r] += sum[r];
+}
+
+static void product(matrix by, const lanes *x, long rows, lanes *out, lanes *total) {
+    long r = 0;
+    for (; r + TILE <= rows; r += TILE) tile(TILE, by, r, x, out, total);
+    for (; r + 5 <= rows; r += 5) tile(5, by, r, x, out, total);
+    for (; r < rows; r++) tile(1, by, r, x, out, total);
+}
+
+static lanes square_of(const lanes *vector, long k) {
+    lanes sum[5] = {{0}};
+    long j = 0;
+    for (; j + 5 <= k; j += 5)
+        UNROLL for (int i = 0; i < 5; i++) sum[i] += vector[j + i] * vector[j + i];
+    for (; j < k; j++) sum[0] += vector[j] * vector[j];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]) + sum[4];
+}
+
+static void squash(lanes *mixture, const float *bias, long k) {
+    for (long j = 0; j < k && bias; j++) mixture[j] += bias[j];
+    const lanes square = square_of(mixture, k);
+    const lanes shorter = square / (1 + square) / root(square + 1e-12f);
     for (long j = 0; j < k; j++) mixture[j] *= shorter;
 }
 
-/* Coupling from agreement, both [U, 2]: see bi_agreement and by_agreement in models/carp.py. */
+/* One iteration's mixture, but for the normalisation by `sum`, from `count` logic units: their agreement, coupling and
+   what they tell, while their votes are in the nearest cache. Up to what the normalisation takes away, bi-agreement's
+   coupling is e^b_s / √Σ_s e^b_s; the softmax over the capsules alone is e^b_s / Σ_s e^b_s. */
+INLINE void hear(int count, const lanes *votes, long k, int bi_agreement, const lanes *heard, lanes *mixture,
+                 lanes *sum, lanes *strongest) {
+    lanes weight[2][TOGETHER];
+    for (int s = 0; s < 2; s++) {
+        UNROLL for (int i = 0; i < count; i++) weight[s][i] = (lanes){0};
+        for (long j = s * k; j < (s + 1) * k; j++)
+            UNROLL for (int i = 0; i < count; i++) weight[s][i] += votes[2 * k * i + j] * heard[j];
+    }
+    UNROLL for (int i = 0; i < count; i++) {
+        for (int s = 0; s < 2; s++) *strongest = larger(*strongest, larger(weight[s][i], -weight[s][i]));
+        const lanes one = moderate_power(weight[0][i]), two = moderate_power(weight[1][i]);
+        const lanes share = 1 / (bi_agreement ? root(one + two) : one + two);
+        sum[0] += weight[0][i] = one * share;
+        sum[1] += weight[1][i] = two * share;
+    }
+    for (int s = 0; s < 2; s++)
+        for (long j = s * k; j < (s + 1) * k; j++) {
+            lanes told = mixture[j];
+            UNROLL for (int i = 0; i < count; i++) told += votes[2 * k * i + j] * weight[s][i];
+            mixture[j] = told;
+        }
+}
+
+/* Whether all agreements were moderate, else the mixture is not to be used. */
+static int mix(const judge_weights *w, const lanes *votes, const lanes *heard, lanes *mixture) {
+    const long units = w->m * w->m, k = w->k;
+    lanes sum[2] = {{0}, {0}}, strongest = {0};
+    long u = 0;
+    for (long r = 0; r < 2 * k; r++) mixture[r] = (lanes){0};
+    for (; u + TOGETHER <= units; u += TOGETHER)
+        hear(TOGETHER, votes + 2 * k * u, k, w->bi_agreement, heard, mixture, sum, &strongest);
+    for (; u < units; u++) hear(1, votes + 2 * k * u, k, w->bi_agreement, heard, mixture, sum, &strongest);
+    for (int s = 0; s < 2 && w->bi_agreement; s++) {
+        sum[s] = 1 / sum[s];
+        for (long j = s * k; j < (s + 1) * k; j++) mixture[j] *= sum[s];
+    }
+    for (int l = 0; l < LANES; l++)
+        if (!(strongest[l] < MODERATE)) return 0;
+    return 1;
+}
+
+/* Coupling from agreement, both [U, 2], as in `hear` but with the largest power of each taken out. */
 static void couple(lanes *b, long units, int bi_agreement) {
-    lanes top[2] = {b[0], b[1]}, sum[2] = {{0}, {0}};
-    for (long u = 1; u < units; u++)
-        for (int s = 0; s < 2; s++) top[s] = larger(b[2 * u + s], top[s]);
+    lanes top[2], sum[2] = {{0}, {0}}, share[units];
     for (long u = 0; u < units; u++) {
-        const lanes one = b[2 * u], two = b[2 * u + 1];
-        const lanes apart = power(two - one), share = 1 / (1 + apart), rest = apart * share;
-        b[2 * u] = bi_agreement ? power(0.5f * (one - top[0])) * root(share) : share;
-        b[2 * u + 1] = bi_agreement ? power(0.5f * (two - top[1])) * root(rest) : rest;
-        sum[0] += b[2 * u];
-        sum[1] += b[2 * u + 1];
-    }
-    if (!bi_agreement) return;
-    for (int s = 0; s < 2; s++) sum[s] = 1 / sum[s];
-    for (long u = 0; u < units; u++)
-        for (int s = 0; s < 2; s++) b[2 * u + s] *= sum[s];
-}
-
-/* Σ_u c_u t_u of five rows at once, so that their sums do not wait for each other. */
-static void mix(const float *votes, long stride, const lanes *coupling, long units, long rows, long s, long k, lanes *out) {
-    long j = 0;
-    for (; j + 5 <= k; j += 5) {
-        lanes sum[5] = {{0}, {0}, {0}, {0}, {0}};
-        for (long u = 0; u < units; u++) {
-            const float *t = votes + (u * rows + s * k + j) * stride;
-            for (int i = 0; i < 5; i++) sum[i] += load(t + i * stride) * coupling[2 * u + s];
-        }
-        for (int i = 0; i < 5; i++) out[s * k + j + i] = sum[i];
-    }
-    for (; j < k; j++) {
-        lanes sum = {0};
-        for (long u = 0; u < units; u++) sum += load(votes + (u * rows + s * k + j) * stride) * coupling[2 * u + s];
-        out[s * k + j] = sum;
-    }
-}
-
-static lanes dot(const float *votes, long stride, const lanes *heard, long k) {
-    lanes sum[4] = {{0}, {0}, {0}, {0}};
-    long j = 0;
-    for (; j + 4 <= k; j += 4)
-        for (int i = 0; i < 4; i++) sum[i] += load(votes + (j + i) * stride) * heard[j + i];
-    for (; j < k; j++) sum[0] += load(votes + j * stride) * heard[j];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-static void route(const judge_weights *w, const float *votes, long stride, lanes *mixture) {
-    const long k = w->size, units = w->units, rows = 2 * k;
-    lanes heard[rows], coupling[2 * units];
-    for (long r = 0; r < rows; r++) heard[r] = (lanes){0};
-    for (long u = 0; u < 2 * units; u++) coupling[u] = all(w->bi_agreement ? 1.0f / units : 0.5f);
-    for (long i = 0;; i++) {
+        const lanes apart = b[2 * u] - b[2 * u + 1], most = larger(b[2 * u], b[2 * u + 1]);
+        const lanes both = 1 + power(-larger(apart, -apart));
+        share[u] = 1 / (bi_agreement ? root(both) : both);
         for (int s = 0; s < 2; s++) {
-            mix(votes, stride, coupling, units, rows, s, k, mixture);
-            squash(mixture + s * k, w->capsule_bias ? w->capsule_bias + s * k : 0, k);
+            b[2 * u + s] -= bi_agreement ? 0.5f * most : most;
+            top[s] = u ? larger(b[2 * u + s], top[s]) : b[s];
         }
-        if (i + 1 == w->iterations) return;
-        for (long r = 0; r < rows; r++) heard[r] += mixture[r]; /* b = t · Σ o over the iterations */
-        for (long u = 0; u < units; u++)
-            for (int s = 0; s < 2; s++)
-                coupling[2 * u + s] = dot(votes + (u * rows + s * k) * stride, stride, heard + s * k, k);
-        couple(coupling, units, w->bi_agreement);
+    }
+    for (long u = 0; u < 2 * units; u++) {
+        b[u] = power(bi_agreement ? b[u] - top[u % 2] : b[u]) * share[u / 2];
+        sum[u % 2] += b[u];
+    }
+    for (long u = 0; u < 2 * units && bi_agreement; u++) b[u] /= sum[u % 2];
+}
+
+/* The same as `mix`, whatever the agreements are. */
+static void mix_carefully(const judge_weights *w, const lanes *votes, const lanes *heard, lanes *mixture) {
+    const long units = w->m * w->m, k = w->k;
+    lanes coupling[2 * units];
+    for (long u = 0; u < 2 * units; u++) {
+        coupling[u] = (lanes){0};
+        for (long j = 0; j < k; j++) coupling[u] += votes[u * k + j] * heard[u % 2 * k + j];
+    }
+    couple(coupling, units, w->bi_agreement);
+    for (long j = 0; j < 2 * k; j++) {
+        mixture[j] = (lanes){0};
+        for (long u = 0; u < units; u++) mixture[j] += votes[2 * k * u + j] * coupling[2 * u + j / k];
     }
 }
 
-/* Equations 7 to 9 for one capsule, times its length. */
+/* Algorithm 1 after its first iteration, whose mixture is the mean of the votes: b = t · Σ o over the iterations. */
+static void route(const judge_weights *w, const lanes *votes, lanes *mixture) {
+    const long k = w->k;
+    lanes heard[2 * k];
+    for (long r = 0; r < 2 * k; r++) heard[r] = (lanes){0};
+    for (long i = 1;; i++) {
+        for (int s = 0; s < 2; s++) squash(mixture + s * k, w->capsule_bias ? w->capsule_bias + s * k : 0, k);
+        if (i == w->iterations) return;
+        for (long r = 0; r < 2 * k; r++) heard[r] += mixture[r];
+        if (!mix(w, votes, heard, mixture)) mix_carefully(w, votes, heard, mixture);
+    }
+}
+
+/* Equations 7 to 9 for one capsule, times its length. With e = e^-z and f = e^2y, gate and changed vector share one
+   division: σ(z) c + (1 − σ(z)) tanh(y) = (c (1 + f) + e (f − 1)) / ((1 + e)(1 + f)). */
 static lanes rate(const judge_weights *w, int s, const lanes *capsule) {
-    const long k = w->size;
-    lanes square = {0}, degree = all(w->regression_bias[s]);
+    const long k = w->k;
+    lanes hidden[2 * k], degree = all(w->regression_bias[s]);
+    const matrix by = {w->highway + s * 2 * k * k, w->highway_bias + s * 2 * k, 2 * k, k};
+    product(by, capsule, 2 * k, hidden, NULL);
     for (long j = 0; j < k; j++) {
-        const float *h1 = w->gate + (s * k + j) * k, *h2 = w->highway + (s * k + j) * k;
-        lanes one = all(w->gate_bias[s * k + j]), two = all(w->highway_bias[s * k + j]);
-        for (long i = 0; i < k; i++) {
-            one += h1[i] * capsule[i];
-            two += h2[i] * capsule[i];
-        }
-        const lanes gate = 1 / (1 + power(w->reversed ? one : -one));
-        const lanes changed = 1 - 2 / (1 + power(2 * two));
-        degree += w->regression[s * k + j] * (changed + gate * (capsule[j] - changed));
-        square += capsule[j] * capsule[j];
+        const lanes e = moderate_power(within(-hidden[j], MODERATE));
+        const lanes f = moderate_power(within(2 * hidden[k + j], MODERATE));
+        degree += w->regression[s * k + j] * ((capsule[j] * (1 + f) + e * (f - 1)) / ((1 + e) * (1 + f)));
     }
-    return degree * root(square + 1e-12f);
+    return degree * root(square_of(capsule, k) + 1e-12f);
 }
 
-/* votes [U, 2, k, count], count a multiple of LANES; balance [count]. */
-void carp_judge(const judge_weights *w, const float *votes, long count, float *balance) {
-    lanes capsules[2 * w->size];
-    for (long first = 0; first < count; first += LANES) {
-        route(w, votes + first, count, capsules);
-        *(loose *)(balance + first) = rate(w, 0, capsules) - rate(w, 1, capsules + w->size);
+/* Numbered rows [M · g] turned so that each is a lane; beyond `count` the first one is repeated. */
+static void turn(const float *sides, const long *numbers, const long *places, long count, long width, lanes *out) {
+    for (long l = 0; l < LANES; l++) {
+        const float *row = sides + numbers[places[l < count ? l : 0]] * width;
+        for (long j = 0; j < width; j++) ((float *)(out + j))[l] = row[j];
     }
 }
 
-/* Sides of PAIRS numbered rows [M · g] turned so that the pairs are lanes; a number beyond `count` is the first. */
-static void turn(const float *sides, const long *numbers, long count, long width, float *out) {
-    for (long l = 0; l < PAIRS; l++) {
-        const float *row = sides + numbers[l < count ? l : 0] * width;
-        for (long j = 0; j < width; j++) out[j * PAIRS + l] = row[j];
-    }
-}
-
-/* Votes of one logic unit for PAIRS pairs: weights [tiles, 2g, TILE] times units [2g, PAIRS]. */
-static void vote(const float *weights, const float *units, long depth, long rows, float *votes) {
-    for (long first = 0; first < rows; first += TILE, weights += depth * TILE) {
-        lanes sum[TILE][2];
-        for (int r = 0; r < TILE; r++) sum[r][0] = sum[r][1] = (lanes){0};
-        for (long g = 0; g < depth; g++) {
-            const lanes one = load(units + g * PAIRS), two = load(units + g * PAIRS + LANES);
-            for (int r = 0; r < TILE; r++) {
-                sum[r][0] += weights[g * TILE + r] * one;
-                sum[r][1] += weights[g * TILE + r] * two;
+/* One user's viewpoints [M, g] as matrices [M · M, g, wide] from aspects to votes, and their start [M · M, wide]. */
+static void fold(const judge_weights *w, const float *v, float *restrict matrices, float *restrict start) {
+    const long wide = w->wide, g = w->g;
+    for (long u = 0; u < w->m * w->m; u++, matrices += g * wide, start += wide) {
+        const float *difference = w->votes + u * 2 * g * wide, *both = difference + g * wide, *x = v + u / w->m * g;
+        for (long r = 0; r < wide; r += LANES) {
+            lanes sum = {0};
+            for (long j = 0; j < g; j++) {
+                const lanes one = load(difference + j * wide + r);
+                *(loose *)(matrices + j * wide + r) = load(both + j * wide + r) * x[j] - one;
+                sum += one * x[j];
             }
+            *(loose *)(start + r) = sum;
         }
-        for (int r = 0; r < TILE && first + r < rows; r++)
-            for (int h = 0; h < 2; h++) *(loose *)(votes + (first + r) * PAIRS + h * LANES) = sum[r][h];
     }
 }
 
-/* Balances of numbered pairs. users [., M, g], items [., M, g]; vote_weights [M · M, tiles, 2g, TILE], the difference's
-   part first; room for (2 M g + 2 g + M M 2 k) · PAIRS numbers. */
-void carp_score(const judge_weights *w, const float *vote_weights, const float *users, const float *items,
-                const long *user, const long *item, long count, long m, long g, float *room, float *balance) {
-    const long rows = 2 * w->size, tiles = (rows + TILE - 1) / TILE;
-    float *v = room, *a = v + m * g * PAIRS, *units = a + m * g * PAIRS, *votes = units + 2 * g * PAIRS;
-    lanes capsules[rows];
-    for (long first = 0; first < count; first += PAIRS) {
-        const long left = count - first < PAIRS ? count - first : PAIRS;
-        turn(users, user + first, left, m * g, v);
-        turn(items, item + first, left, m * g, a);
-        for (long u = 0; u < m * m; u++) {
-            const float *x = v + u / m * g * PAIRS, *y = a + u % m * g * PAIRS;
-            for (long j = 0; j < g * PAIRS; j++) {
-                units[j] = x[j] - y[j];
-                units[g * PAIRS + j] = x[j] * y[j];
-            }
-            vote(vote_weights + u * tiles * 2 * g * TILE, units, 2 * g, rows, votes + u * rows * PAIRS);
+typedef struct {
+    const judge_weights *w;
+    const float *users, *items; /* [., M, g] */
+    const long *user, *item;    /* of each pair */
+    float *balance;             /* of each pair */
+    lanes *v, *a, *units, *votes;
+    float *matrices, *start;
+} work;
+
+static void judge(const work *at, const long *places, long count, lanes *mixture) {
+    const long rows = 2 * at->w->k, units = at->w->m * at->w->m;
+    const float alike = at->w->bi_agreement ? 1.0f / units : 0.5f;
+    for (long r = 0; r < rows; r++) mixture[r] *= alike;
+    route(at->w, at->votes, mixture);
+    const lanes found = rate(at->w, 0, mixture) - rate(at->w, 1, mixture + at->w->k);
+    for (long l = 0; l < count; l++) at->balance[places[l]] = found[l];
+}
+
+/* Pairs of the user whose viewpoints were folded: the first of `left`, whose next ones are sent for. */
+static void judge_folded(const work *at, const long *places, long count, long left) {
+    const long rows = 2 * at->w->k, m = at->w->m, g = at->w->g, wide = at->w->wide;
+    lanes mixture[rows];
+    turn(at->items, at->item, places, count, m * g, at->a);
+    for (long l = LANES; l < left && l < 2 * LANES; l++)
+        for (long j = 0; j < m * g; j += LANES) __builtin_prefetch(at->items + at->item[places[l]] * m * g + j);
+    for (long r = 0; r < rows; r++) mixture[r] = (lanes){0};
+    for (long u = 0; u < m * m; u++) {
+        const matrix by = {at->matrices + u * g * wide, at->start + u * wide, wide, g};
+        product(by, at->a + u % m * g, rows, at->votes + u * rows, mixture);
+    }
+    judge(at, places, count, mixture);
+}
+
+/* Pairs of any users. */
+static void judge_any(const work *at, const long *places, long count) {
+    const long rows = 2 * at->w->k, m = at->w->m, g = at->w->g, wide = at->w->wide;
+    lanes mixture[rows];
+    turn(at->users, at->user, places, count, m * g, at->v);
+    turn(at->items, at->item, places, count, m * g, at->a);
+    for (long r = 0; r < rows; r++) mixture[r] = (lanes){0};
+    for (long u = 0; u < m * m; u++) {
+        const lanes *x = at->v + u / m * g, *y = at->a + u % m * g;
+        for (long j = 0; j < g; j++) {
+            at->units[j] = x[j] - y[j];
+            at->units[g + j] = x[j] * y[j];
         }
-        for (long h = 0; h < PAIRS; h += LANES) {
-            route(w, votes + h, PAIRS, capsules);
-            const lanes found = rate(w, 0, capsules) - rate(w, 1, capsules + w->size);
-            for (long l = 0; l < LANES && h + l < left; l++) balance[first + h + l] = found[l];
+        const matrix by = {at->w->votes + u * 2 * g * wide, NULL, wide, 2 * g};
+        product(by, at->units, rows, at->votes + u * rows, mixture);
+    }
+    judge(at, places, count, mixture);
+}
+
+/* Numbers that carp_score needs room for, one of them to reach a whole vector's address. */
+long carp_score_room(const judge_weights *w) {
+    const long m = w->m, g = w->g, rows = 2 * w->k;
+    return (2 * m * g + 2 * g + m * m * rows + 1) * LANES + m * m * (g + 1) * w->wide;
+}
+
+/* Balances of the pairs at `order`, best one user's after the other's; the few of a user wait for those of others. */
+void carp_score(const judge_weights *w, const float *users, const float *items, const long *user, const long *item,
+                const long *order, long count, float *room, float *balance) {
+    const long m = w->m, g = w->g, rows = 2 * w->k;
+    lanes *v = (lanes *)(((size_t)room + sizeof(lanes) - 1) / sizeof(lanes) * sizeof(lanes));
+    lanes *votes = v + 2 * m * g + 2 * g;
+    float *matrices = (float *)(votes + m * m * rows);
+    const work at = {w, users, items, user, item, balance, v, v + m * g, v + 2 * m * g, votes, matrices,
+                     matrices + m * m * g * w->wide};
+    long waiting[LANES], few = 0;
+    for (long first = 0, last; first < count; first = last) {
+        for (last = first + 1; last < count && user[order[last]] == user[order[first]];) last++;
+        if (last - first >= FOLD_FROM) fold(w, users + user[order[first]] * m * g, at.matrices, at.start);
+        for (; last - first >= FOLD_FROM; first += LANES)
+            judge_folded(&at, order + first, last - first < LANES ? last - first : LANES, count - first);
+        for (; first < last; first++) {
+            waiting[few++] = order[first];
+            if (few == LANES) judge_any(&at, waiting, few), few = 0;
         }
     }
+    if (few) judge_any(&at, waiting, few);
+}
+
+/* The places of the pairs one user's after the other's, each user's in the order given. starts [users + 1]. */
+void carp_group(const long *user, long count, long users, long *starts, long *order) {
+    for (long u = 0; u <= users; u++) starts[u] = 0;
+    for (long p = 0; p < count; p++) starts[user[p] + 1]++;
+    for (long u = 0; u < users; u++) starts[u + 1] += starts[u];
+    for (long p = 0; p < count; p++) order[starts[user[p]]++] = p;
 }

@@ -16,10 +16,14 @@ static inline lanes root(lanes x) {
     return x;
 }
 
-/* e^x to a few units in the last place. */
-static inline lanes power(lanes x) {
-    x = larger(x, all(-87.0f));
-    x = choose(x < 88.0f, x, all(88.0f));
+/* x, but not beyond ±most. */
+static inline lanes within(lanes x, float most) {
+    x = choose(x > -most, x, all(-most));
+    return choose(x < most, x, all(most));
+}
+
+/* e^x to a few units in the last place, for x between -87 and 88. */
+static inline lanes moderate_power(lanes x) {
     const lanes shifted = x * 1.44269504f + 12582912.0f; /* 1.5 · 2²³: the sum is rounded to a whole number */
     const lanes n = shifted - 12582912.0f;
     const lanes r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -31,4 +35,10 @@ static inline lanes power(lanes x) {
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
     return p * (lanes)((((whole)shifted - 0x4B400000) + 127) << 23);
+}
+
+/* e^x to a few units in the last place. */
+static inline lanes power(lanes x) {
+    x = larger(x, all(-87.0f));
+    return moderate_power(choose(x < 88.0f, x, all(88.0f)));
 }

@@ -1,0 +1,75 @@
+"""Balances of numbered pairs in C, where there is a compiler and numbers are of single precision: see judge.c."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from carp.kernels.encode_cpu import Store
+from carp.kernels.native import LANES, library
+from carp.models.carp import Carp
+
+
+class Weights(ctypes.Structure):
+    """`judge_weights` of judge.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_long) for name in ("m", "g", "k", "iterations", "wide")),
+        ("bi_agreement", ctypes.c_int),
+        *((name, ctypes.c_void_p) for name in ("votes", "capsule_bias", "highway", "highway_bias")),
+        *((name, ctypes.c_void_p) for name in ("regression", "regression_bias")),
+    ]
+
+
+class NativeJudge:
+    """A model's weights laid out for judge.c."""
+
+    def __init__(self, model: Carp, loaded: ctypes.CDLL) -> None:
+        config = model.config
+        votes = model.vote_weight.detach().permute(1, 2, 0, 3).flatten(2)  # [M·M, 2g, 2k]
+        g = votes.shape[1] // 2
+        if config.logic_unit == "product first":
+            votes = votes.roll(g, 1)
+        wide = -(-votes.shape[2] // LANES) * LANES
+        votes = torch.nn.functional.pad(votes, (0, wide - votes.shape[2]))
+        sign = -1 if config.highway == "reversed" else 1  # 1 − σ(z) = σ(−z)
+        gate, gate_bias = sign * model.highway_gate.detach(), sign * model.highway_gate_bias.detach()
+        highway = torch.cat([gate, model.highway.detach()], 1).transpose(1, 2)  # [2, k, 2k]
+        bias = torch.cat([gate_bias, model.highway_bias.detach()], 1)
+        laid_out = [votes, model.capsule_bias, highway, bias, model.regression, model.regression_bias]
+        self.kept = [None if t is None else t.detach().contiguous() for t in laid_out]  # pointers do not keep alive
+        places = [None if t is None else t.data_ptr() for t in self.kept]
+        sizes = config.viewpoints, g, config.latent_size, config.routing_iterations, wide
+        self.weights = Weights(*sizes, int(config.routing == "bi-agreement"), *places)
+        self.library, self.room = loaded, loaded.carp_score_room(ctypes.byref(self.weights))
+
+    @classmethod
+    def of(cls, model: Carp, *sides: Tensor) -> NativeJudge | None:
+        """None where it cannot be had for this model, or for these sides."""
+        if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (model.vote_weight, *sides)):
+            return None
+        loaded = library("judge")
+        if loaded is None:
+            return None
+        pointer, number = ctypes.c_void_p, ctypes.c_long
+        weights = ctypes.POINTER(Weights)
+        loaded.carp_score_room.argtypes, loaded.carp_score_room.restype = [weights], number
+        loaded.carp_score.argtypes = [weights, *[pointer] * 5, number, pointer, pointer]
+        loaded.carp_group.argtypes = [pointer, number, number, pointer, pointer]
+        loaded.carp_score.restype = loaded.carp_group.restype = None
+        return cls(model, loaded)
+
+    def by_user(self, users: Tensor, count: int) -> Tensor:
+        """The places of the pairs, one user's after the other's; numbers of users lie below `count`."""
+        order, starts = torch.empty_like(users), users.new_empty(count + 1)
+        self.library.carp_group(users.data_ptr(), len(users), count, starts.data_ptr(), order.data_ptr())
+        return order
+
+    def score(self, sides: tuple[Tensor, Tensor], u: Tensor, i: Tensor, order: Tensor, balance: Tensor) -> None:
+        """Balances of the pairs at the places `order`, fastest if one user's follow each other; tensors contiguous."""
+        room = Store.of_thread().take("judge", self.room, balance)
+        given = (tensor.data_ptr() for tensor in (*sides, u, i, order))
+        weights = ctypes.byref(self.weights)
+        self.library.carp_score(weights, *given, len(order), room.data_ptr(), balance.data_ptr())
