@@ -8,71 +8,11 @@
 
 #include <stddef.h>
 
-#include "lanes.h"
+#include "capsules.h"
 
 #define FOLD_FROM 10 /* pairs of one user: with fewer, lanes left empty would cost more than folding saves */
 #define MODERATE 40  /* agreements whose powers, and products of them, single precision holds */
 #define TOGETHER 5   /* logic units heard at once, so that their sums do not wait for each other */
-#ifdef __AVX512F__
-#define TILE 25 /* rows whose sums lie in registers */
-#else
-#define TILE 5
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 32")
-
-typedef struct {
-    long m, g, k, iterations; /* M, length of a side's vector, k, τ */
-    long wide;                /* 2k rounded up to whole vectors */
-    int bi_agreement;
-    const float *votes;                        /* [M · M, 2g, wide], the difference's part first, zeros from 2k on */
-    const float *capsule_bias;                 /* [2, k] or null */
-    const float *highway, *highway_bias;       /* [2, k, 2k], the gate's part first, [2, 2k] */
-    const float *regression, *regression_bias; /* [2, k], [2] */
-} judge_weights;
-
-typedef struct {
-    const float *weights, *start; /* [depth, stride], and [stride] or null */
-    long stride, depth;
-} matrix;
-
-/* start + weightsᵀ x for `rows` of the weights' columns from `first` on; added to `total` too where that is given. */
-INLINE void tile(int rows, matrix by, long first, const lanes *x, lanes *out, lanes *total) {
-    lanes sum[TILE];
-    UNROLL for (int r = 0; r < rows; r++) sum[r] = all(by.start ? by.start[first + r] : 0.0f);
-    for (long d = 0; d < by.depth; d++) {
-        const float *weights = by.weights + d * by.stride + first;
-        const lanes one = x[d];
-        UNROLL for (int r = 0; r < rows; r++) sum[r] += weights[r] * one;
-    }
-    UNROLL for (int r = 0; r < rows; r++) out[first + r] = sum[r];
-    if (total) UNROLL for (int r = 0; r < rows; r++) total[first + r] += sum[r];
-}
-
-static void product(matrix by, const lanes *x, long rows, lanes *out, lanes *total) {
-    long r = 0;
-    for (; r + TILE <= rows; r += TILE) tile(TILE, by, r, x, out, total);
-    for (; r + 5 <= rows; r += 5) tile(5, by, r, x, out, total);
-    for (; r < rows; r++) tile(1, by, r, x, out, total);
-}
-
-static lanes square_of(const lanes *vector, long k) {
-    lanes sum[5] = {{0}};
-    long j = 0;
-    for (; j + 5 <= k; j += 5)
-        UNROLL for (int i = 0; i < 5; i++) sum[i] += vector[j + i] * vector[j + i];
-    for (; j < k; j++) sum[0] += vector[j] * vector[j];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]) + sum[4];
-}
-
-static void squash(lanes *mixture, const float *bias, long k) {
-    for (long j = 0; j < k && bias; j++) mixture[j] += bias[j];
-    const lanes square = square_of(mixture, k);
-    const lanes shorter = square / (1 + square) / root(square + 1e-12f);
-    for (long j = 0; j < k; j++) mixture[j] *= shorter;
-}
-
 /* One iteration's mixture, but for the normalisation by `sum`, from `count` logic units: their agreement, coupling and
    what they tell, while their votes are in the nearest cache. Up to what the normalisation takes away, bi-agreement's
    coupling is e^b_s / √Σ_s e^b_s; the softmax over the capsules alone is e^b_s / Σ_s e^b_s. */
@@ -117,50 +57,16 @@ static int mix(const judge_weights *w, const lanes *votes, const lanes *heard, l
     return 1;
 }
 
-/* Coupling from agreement, both [U, 2], as in `hear` but with the largest power of each taken out. */
-static void couple(lanes *b, long units, int bi_agreement) {
-    lanes top[2], sum[2] = {{0}, {0}}, share[units];
-    for (long u = 0; u < units; u++) {
-        const lanes apart = b[2 * u] - b[2 * u + 1], most = larger(b[2 * u], b[2 * u + 1]);
-        const lanes both = 1 + power(-larger(apart, -apart));
-        share[u] = 1 / (bi_agreement ? root(both) : both);
-        for (int s = 0; s < 2; s++) {
-            b[2 * u + s] -= bi_agreement ? 0.5f * most : most;
-            top[s] = u ? larger(b[2 * u + s], top[s]) : b[s];
-        }
-    }
-    for (long u = 0; u < 2 * units; u++) {
-        b[u] = power(bi_agreement ? b[u] - top[u % 2] : b[u]) * share[u / 2];
-        sum[u % 2] += b[u];
-    }
-    for (long u = 0; u < 2 * units && bi_agreement; u++) b[u] /= sum[u % 2];
-}
-
-/* The same as `mix`, whatever the agreements are. */
-static void mix_carefully(const judge_weights *w, const lanes *votes, const lanes *heard, lanes *mixture) {
-    const long units = w->m * w->m, k = w->k;
-    lanes coupling[2 * units];
-    for (long u = 0; u < 2 * units; u++) {
-        coupling[u] = (lanes){0};
-        for (long j = 0; j < k; j++) coupling[u] += votes[u * k + j] * heard[u % 2 * k + j];
-    }
-    couple(coupling, units, w->bi_agreement);
-    for (long j = 0; j < 2 * k; j++) {
-        mixture[j] = (lanes){0};
-        for (long u = 0; u < units; u++) mixture[j] += votes[2 * k * u + j] * coupling[2 * u + j / k];
-    }
-}
-
 /* Algorithm 1 after its first iteration, whose mixture is the mean of the votes: b = t · Σ o over the iterations. */
 static void route(const judge_weights *w, const lanes *votes, lanes *mixture) {
     const long k = w->k;
-    lanes heard[2 * k];
+    lanes heard[2 * k], coupling[2 * w->m * w->m];
     for (long r = 0; r < 2 * k; r++) heard[r] = (lanes){0};
     for (long i = 1;; i++) {
         for (int s = 0; s < 2; s++) squash(mixture + s * k, w->capsule_bias ? w->capsule_bias + s * k : 0, k);
         if (i == w->iterations) return;
         for (long r = 0; r < 2 * k; r++) heard[r] += mixture[r];
-        if (!mix(w, votes, heard, mixture)) mix_carefully(w, votes, heard, mixture);
+        if (!mix(w, votes, heard, mixture)) mix_carefully(w, votes, heard, mixture, coupling, NULL);
     }
 }
 

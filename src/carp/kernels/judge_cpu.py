@@ -13,7 +13,7 @@ from carp.models.carp import Carp
 
 
 class Weights(ctypes.Structure):
-    """`judge_weights` of judge.c."""
+    """`judge_weights` of capsules.h."""
 
     _fields_ = [
         *((name, ctypes.c_long) for name in ("m", "g", "k", "iterations", "wide")),
@@ -23,26 +23,34 @@ class Weights(ctypes.Structure):
     ]
 
 
-class NativeJudge:
-    """A model's weights laid out for judge.c."""
+class LaidOut:
+    """A model's weights between its sides and its ratings, laid out for C."""
 
-    def __init__(self, model: Carp, loaded: ctypes.CDLL) -> None:
+    def __init__(self, model: Carp) -> None:
         config = model.config
         votes = model.vote_weight.detach().permute(1, 2, 0, 3).flatten(2)  # [M·M, 2g, 2k]
-        g = votes.shape[1] // 2
-        if config.logic_unit == "product first":
-            votes = votes.roll(g, 1)
-        wide = -(-votes.shape[2] // LANES) * LANES
-        votes = torch.nn.functional.pad(votes, (0, wide - votes.shape[2]))
+        g, rows = votes.shape[1] // 2, votes.shape[2]
+        self.votes = votes.roll(g, 1) if config.logic_unit == "product first" else votes
+        wide = -(-rows // LANES) * LANES
         sign = -1 if config.highway == "reversed" else 1  # 1 − σ(z) = σ(−z)
         gate, gate_bias = sign * model.highway_gate.detach(), sign * model.highway_gate_bias.detach()
-        highway = torch.cat([gate, model.highway.detach()], 1).transpose(1, 2)  # [2, k, 2k]
+        self.highway = torch.cat([gate, model.highway.detach()], 1)  # [2, 2k, k]
         bias = torch.cat([gate_bias, model.highway_bias.detach()], 1)
-        laid_out = [votes, model.capsule_bias, highway, bias, model.regression, model.regression_bias]
-        self.kept = [None if t is None else t.detach().contiguous() for t in laid_out]  # pointers do not keep alive
+        tensors = [torch.nn.functional.pad(self.votes, (0, wide - rows)), model.capsule_bias]
+        tensors += [self.highway.transpose(1, 2), bias, model.regression, model.regression_bias]
+        self.kept = [None if t is None else t.detach().contiguous() for t in tensors]  # pointers do not keep alive
         places = [None if t is None else t.data_ptr() for t in self.kept]
+        self.g, self.wide, self.sign = g, wide, sign
         sizes = config.viewpoints, g, config.latent_size, config.routing_iterations, wide
         self.weights = Weights(*sizes, int(config.routing == "bi-agreement"), *places)
+
+
+class NativeJudge:
+    """Balances of numbered pairs."""
+
+    def __init__(self, model: Carp, loaded: ctypes.CDLL) -> None:
+        self.laid_out = LaidOut(model)
+        self.weights = self.laid_out.weights
         self.library, self.room = loaded, loaded.carp_score_room(ctypes.byref(self.weights))
 
     @classmethod

@@ -45,7 +45,8 @@ def _compiled(name: str, compiler: str) -> Path:
     if folder.stat().st_uid != os.getuid():
         raise OSError("the cache folder is somebody else's")
     source = HERE / f"{name}.c"
-    parts = [source.read_text("utf-8"), (HERE / "lanes.h").read_text("utf-8"), compiler, *FLAGS]
+    texts = [file.read_text("utf-8") for file in (source, *sorted(HERE.glob("*.h")))]
+    parts = [*texts, compiler, *FLAGS]
     parts += [platform.machine(), _processor()]
     file = folder / f"{name}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}.so"
     if not file.exists():
