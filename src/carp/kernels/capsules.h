@@ -21,6 +21,17 @@ typedef struct {
     const float *regression, *regression_bias; /* [2, k], [2] */
 } judge_weights;
 
+/* LANES rows [width] turned so that each is a lane. */
+static inline void turn(const float *const *rows, long width, lanes *out) {
+    for (long done = 0; done < width && width >= LANES; done += LANES) {
+        const long j = done + LANES <= width ? done : width - LANES; /* the last ones reach back */
+        for (int l = 0; l < LANES; l++) out[j + l] = load(rows[l] + j);
+        turn_over(out + j);
+    }
+    for (long j = 0; j < width && width < LANES; j++)
+        for (int l = 0; l < LANES; l++) out[j][l] = rows[l][j];
+}
+
 typedef struct {
     const float *weights, *start; /* [depth, stride], and [stride] or null */
     long stride, depth;

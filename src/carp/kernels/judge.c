@@ -86,11 +86,10 @@ static lanes rate(const judge_weights *w, int s, const lanes *capsule) {
 }
 
 /* Numbered rows [M · g] turned so that each is a lane; beyond `count` the first one is repeated. */
-static void turn(const float *sides, const long *numbers, const long *places, long count, long width, lanes *out) {
-    for (long l = 0; l < LANES; l++) {
-        const float *row = sides + numbers[places[l < count ? l : 0]] * width;
-        for (long j = 0; j < width; j++) ((float *)(out + j))[l] = row[j];
-    }
+static void gather(const float *sides, const long *numbers, const long *places, long count, long width, lanes *out) {
+    const float *rows[LANES];
+    for (long l = 0; l < LANES; l++) rows[l] = sides + numbers[places[l < count ? l : 0]] * width;
+    turn(rows, width, out);
 }
 
 /* One user's viewpoints [M, g] as matrices [M · M, g, wide] from aspects to votes, and their start [M · M, wide]. */
@@ -132,7 +131,7 @@ static void judge(const work *at, const long *places, long count, lanes *mixture
 static void judge_folded(const work *at, const long *places, long count, long left) {
     const long rows = 2 * at->w->k, m = at->w->m, g = at->w->g, wide = at->w->wide;
     lanes mixture[rows];
-    turn(at->items, at->item, places, count, m * g, at->a);
+    gather(at->items, at->item, places, count, m * g, at->a);
     for (long l = LANES; l < left && l < 2 * LANES; l++)
         for (long j = 0; j < m * g; j += LANES) __builtin_prefetch(at->items + at->item[places[l]] * m * g + j);
     for (long r = 0; r < rows; r++) mixture[r] = (lanes){0};
@@ -147,8 +146,8 @@ static void judge_folded(const work *at, const long *places, long count, long le
 static void judge_any(const work *at, const long *places, long count) {
     const long rows = 2 * at->w->k, m = at->w->m, g = at->w->g, wide = at->w->wide;
     lanes mixture[rows];
-    turn(at->users, at->user, places, count, m * g, at->v);
-    turn(at->items, at->item, places, count, m * g, at->a);
+    gather(at->users, at->user, places, count, m * g, at->v);
+    gather(at->items, at->item, places, count, m * g, at->a);
     for (long r = 0; r < rows; r++) mixture[r] = (lanes){0};
     for (long u = 0; u < m * m; u++) {
         const lanes *x = at->v + u / m * g, *y = at->a + u % m * g;

@@ -70,9 +70,10 @@ static lanes dot(const lanes *a, const lanes *b, long k) {
 /* ---- forth */
 
 /* `count` rows [width] turned so that each is a lane; beyond them the first one is repeated. */
-static void turn(const float *rows, long count, long width, lanes *out) {
-    for (long l = 0; l < LANES; l++)
-        for (long j = 0; j < width; j++) ((float *)(out + j))[l] = rows[(l < count ? l : 0) * width + j];
+static void take(const float *sides, long count, long width, lanes *out) {
+    const float *rows[LANES];
+    for (long l = 0; l < LANES; l++) rows[l] = sides + (l < count ? l : 0) * width;
+    turn(rows, width, out);
 }
 
 /* A logic unit: difference and product of a viewpoint and an aspect. [2g] */
@@ -134,8 +135,8 @@ void carp_pair_forth(const pair_weights *weights, const float *viewpoints, const
     for (long first = 0; first < count; first += LANES) {
         const long left = count - first < LANES ? count - first : LANES;
         const trace t = lay_out(w, at);
-        turn(viewpoints + first * side, left, side, t.v);
-        turn(aspects + first * side, left, side, t.a);
+        take(viewpoints + first * side, left, side, t.v);
+        take(aspects + first * side, left, side, t.a);
         route(w, &t);
         for (int s = 0; s < 2; s++) rate(w, &t, s);
         const lanes found = t.degree[0] * t.length[0] - t.degree[1] * t.length[1];
@@ -162,10 +163,13 @@ INLINE void contract_tile(int rows, int across, const float *x, const float *y, 
 
 /* into [count, wide] += the sum over the pairs of x [count] times y [rows]: a matrix's gradient. */
 static void contract(const lanes *x, long count, const lanes *y, long rows, long wide, float *into) {
-    lanes room[LANES * wide / LANES];
+    lanes room[wide], square[LANES];
     float *turned = (float *)room; /* [LANES, wide] */
-    for (long l = 0; l < LANES; l++)
-        for (long r = 0; r < wide; r++) turned[l * wide + r] = r < rows ? ((const float *)(y + r))[l] : 0;
+    for (long first = 0; first < wide; first += LANES) {
+        for (long r = 0; r < LANES; r++) square[r] = first + r < rows ? y[first + r] : (lanes){0};
+        turn_over(square);
+        for (long l = 0; l < LANES; l++) room[(l * wide + first) / LANES] = square[l];
+    }
     for (long c = 0; c < wide;) {
         const int whole = c + ACROSS * LANES <= wide;
         long r = 0;
