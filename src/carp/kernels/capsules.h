@@ -1,11 +1,13 @@
-/* What pairs in lanes need of capsules, to be scored and to learn: products, the squash, the coupling. */
+/* What pairs in lanes need, to be scored and to learn: products of matrices, the squash, the coupling. */
 
 #include "lanes.h"
 
 #ifdef __AVX512F__
-#define TILE 25 /* rows whose sums lie in registers */
+#define TILE 25  /* rows whose sums lie in registers */
+#define ACROSS 4 /* vectors of a gradient's row whose sums lie in registers, of five rows */
 #else
 #define TILE 5
+#define ACROSS 1
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
@@ -55,6 +57,41 @@ static inline void product(matrix by, const lanes *x, long rows, lanes *out, lan
     for (; r + TILE <= rows; r += TILE) tile(TILE, by, r, x, out, total);
     for (; r + 5 <= rows; r += 5) tile(5, by, r, x, out, total);
     for (; r < rows; r++) tile(1, by, r, x, out, total);
+}
+
+INLINE void contract_tile(int rows, int across, const float *x, const float *y, long wide, float *into) {
+    lanes sum[5][ACROSS];
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int c = 0; c < across; c++) sum[r][c] = load(into + r * wide + c * LANES);
+    for (long l = 0; l < LANES; l++)
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int c = 0; c < across; c++) sum[r][c] += x[r * LANES + l] * load(y + l * wide + c * LANES);
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int c = 0; c < across; c++) *(loose *)(into + r * wide + c * LANES) = sum[r][c];
+}
+
+/* into [count, wide] += the sum over the pairs of x [count] times y [rows]: a matrix's gradient. */
+static inline void contract(const lanes *x, long count, const lanes *y, long rows, long wide, float *into) {
+    lanes room[wide], square[LANES];
+    float *turned = (float *)room; /* [LANES, wide] */
+    for (long first = 0; first < wide; first += LANES) {
+        for (long r = 0; r < LANES; r++) square[r] = first + r < rows ? y[first + r] : (lanes){0};
+        turn_over(square);
+        for (long l = 0; l < LANES; l++) room[(l * wide + first) / LANES] = square[l];
+    }
+    for (long c = 0; c < wide;) {
+        const int whole = c + ACROSS * LANES <= wide;
+        long r = 0;
+        for (; r + 5 <= count; r += 5) {
+            if (whole) contract_tile(5, ACROSS, (const float *)(x + r), turned + c, wide, into + r * wide + c);
+            else contract_tile(5, 1, (const float *)(x + r), turned + c, wide, into + r * wide + c);
+        }
+        for (; r < count; r++) {
+            if (whole) contract_tile(1, ACROSS, (const float *)(x + r), turned + c, wide, into + r * wide + c);
+            else contract_tile(1, 1, (const float *)(x + r), turned + c, wide, into + r * wide + c);
+        }
+        c += whole ? ACROSS * LANES : LANES;
+    }
 }
 
 static inline lanes square_of(const lanes *vector, long k) {

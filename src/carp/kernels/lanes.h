@@ -51,7 +51,8 @@ static inline void turn_over(lanes *square) {
         for (int i = 0; i < LANES / 2; i++) {
             const lanes a = square[i], b = square[i + LANES / 2];
             woven[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            woven[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            woven[2 * i + 1] =
+                __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
         }
         for (int i = 0; i < LANES; i++) square[i] = woven[i];
     }

@@ -6,12 +6,6 @@
 
 #include "capsules.h"
 
-#ifdef __AVX512F__
-#define ACROSS 4 /* vectors of a gradient's row whose sums lie in registers, of five rows */
-#else
-#define ACROSS 1
-#endif
-
 typedef struct {
     judge_weights forth;
     const float *votes;   /* [M · M, 2k, 2g] */
@@ -51,8 +45,12 @@ static trace lay_out(const judge_weights *w, lanes *at) {
     return t;
 }
 
-/* Numbers to keep of LANES pairs. */
-long carp_pair_room(const pair_weights *w) { return (lay_out(&w->forth, NULL).end - (lanes *)NULL) * LANES; }
+/* Numbers to keep of LANES pairs: where `lay_out` ends. */
+long carp_pair_room(const pair_weights *weights) {
+    const judge_weights *w = &weights->forth;
+    const long units = w->m * w->m, rows = 2 * w->k, after = w->iterations - 1;
+    return (2 * w->m * w->g + units * rows + 3 * after * units + (w->iterations + after + 3) * rows + 4) * LANES;
+}
 
 static float total(lanes x) {
     float sum = 0;
@@ -127,8 +125,8 @@ static void rate(const judge_weights *w, const trace *t, int s) {
 }
 
 /* viewpoints, aspects [count, M, g]; room for every LANES pairs, at a whole vector's address; lengths [count, 2]. */
-void carp_pair_forth(const pair_weights *weights, const float *viewpoints, const float *aspects, long count, float *room,
-                     float *balance, float *lengths) {
+void carp_pair_forth(const pair_weights *weights, const float *viewpoints, const float *aspects, long count,
+                     float *room, float *balance, float *lengths) {
     const judge_weights *w = &weights->forth;
     const long side = w->m * w->g;
     lanes *at = (lanes *)room;
@@ -149,41 +147,6 @@ void carp_pair_forth(const pair_weights *weights, const float *viewpoints, const
 }
 
 /* ---- back */
-
-INLINE void contract_tile(int rows, int across, const float *x, const float *y, long wide, float *into) {
-    lanes sum[5][ACROSS];
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int c = 0; c < across; c++) sum[r][c] = load(into + r * wide + c * LANES);
-    for (long l = 0; l < LANES; l++)
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int c = 0; c < across; c++) sum[r][c] += x[r * LANES + l] * load(y + l * wide + c * LANES);
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int c = 0; c < across; c++) *(loose *)(into + r * wide + c * LANES) = sum[r][c];
-}
-
-/* into [count, wide] += the sum over the pairs of x [count] times y [rows]: a matrix's gradient. */
-static void contract(const lanes *x, long count, const lanes *y, long rows, long wide, float *into) {
-    lanes room[wide], square[LANES];
-    float *turned = (float *)room; /* [LANES, wide] */
-    for (long first = 0; first < wide; first += LANES) {
-        for (long r = 0; r < LANES; r++) square[r] = first + r < rows ? y[first + r] : (lanes){0};
-        turn_over(square);
-        for (long l = 0; l < LANES; l++) room[(l * wide + first) / LANES] = square[l];
-    }
-    for (long c = 0; c < wide;) {
-        const int whole = c + ACROSS * LANES <= wide;
-        long r = 0;
-        for (; r + 5 <= count; r += 5) {
-            if (whole) contract_tile(5, ACROSS, (const float *)(x + r), turned + c, wide, into + r * wide + c);
-            else contract_tile(5, 1, (const float *)(x + r), turned + c, wide, into + r * wide + c);
-        }
-        for (; r < count; r++) {
-            if (whole) contract_tile(1, ACROSS, (const float *)(x + r), turned + c, wide, into + r * wide + c);
-            else contract_tile(1, 1, (const float *)(x + r), turned + c, wide, into + r * wide + c);
-        }
-        c += whole ? ACROSS * LANES : LANES;
-    }
-}
 
 /* The gradient of one capsule [k] from those of its part of the balance and of its length. */
 static void rate_back(const pair_weights *weights, const trace *t, int s, lanes d_part, lanes d_length,
@@ -256,7 +219,7 @@ static void route_back(const judge_weights *w, const trace *t, const lanes *d_ca
     }
 }
 
-/* The gradient [k] of what one logic unit tells one capsule: it mixed in every iteration, and agreed after the first. */
+/* The gradient [k] of what a logic unit tells a capsule: it mixed in every iteration, and agreed after the first. */
 static void vote_back(const judge_weights *w, const trace *t, const lanes *d_mixture, const lanes *d_agreement, long u,
                       int s, lanes *d_vote) {
     const long k = w->k, units = w->m * w->m;
@@ -288,9 +251,9 @@ static void votes_back(const pair_weights *weights, const trace *t, const lanes 
     }
 }
 
-/* After carp_pair_forth with the same room: d_viewpoints, d_aspects [count, M, g]; the weights' are added to `grads`. */
-void carp_pair_back(const pair_weights *weights, const float *d_balance, const float *d_lengths, long count, float *room,
-                    float *d_viewpoints, float *d_aspects, const gradients *grads) {
+/* After carp_pair_forth, in the same room: d_viewpoints, d_aspects [count, M, g]; the weights' are added to `grads`. */
+void carp_pair_back(const pair_weights *weights, const float *d_balance, const float *d_lengths, long count,
+                    float *room, float *d_viewpoints, float *d_aspects, const gradients *grads) {
     const judge_weights *w = &weights->forth;
     const long side = w->m * w->g, rows = 2 * w->k;
     lanes d_capsules[rows], d_mixture[w->iterations * rows], d_agreement[w->iterations * 2 * w->m * w->m];

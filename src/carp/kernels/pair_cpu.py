@@ -82,7 +82,7 @@ class PairPass:
         self.laid_out = LaidOut(model)
         self.turned = self.laid_out.votes.transpose(1, 2).contiguous(), self.laid_out.highway  # for the way back
         self.weights = PairWeights(self.laid_out.weights, *(tensor.data_ptr() for tensor in self.turned))
-        self.count, self.width = len(viewpoints), prod(viewpoints.shape[1:])
+        self.count = len(viewpoints)
         self.pieces = range(-(-self.count // PIECE))
         k, m, wide = model.config.latent_size, model.config.viewpoints, self.laid_out.wide
         shapes = (m * m, 2 * self.laid_out.g, wide), (2, k, wide), (2, 2 * k), (2, k), (2,), (2, k)
@@ -135,7 +135,7 @@ class PairPass:
             votes = votes.roll(self.laid_out.g, 1)
         turned = highway[:, :, : 2 * k].transpose(1, 2)  # [2, 2k, k]
         found = {
-            "vote_weight": votes[:, :, : 2 * k].unflatten(2, (2, k)).permute(2, 0, 1, 3).contiguous(),
+            "vote_weight": votes[:, :, : 2 * k].reshape(*votes.shape[:2], 2, k).permute(2, 0, 1, 3).contiguous(),
             "highway_gate": sign * turned[:, :k].contiguous(),
             "highway_gate_bias": sign * bias[:, :k],
             "highway": turned[:, k:].contiguous(),
