@@ -276,13 +276,15 @@ GATHERED = {
     "few of each": numbered(np.arange(100) % 20, np.arange(100) % 30),
     "many of some, few of others": numbered(np.arange(150) ** 2 % 37 // 3, np.arange(150) % 30),
     "a user again after others": numbered([3] * 12 + [5, 6] + [3] * 30, np.arange(44) % 30),
+    "many of one item": numbered(np.arange(77) % 20, [4] * 77),
+    "many of few items": numbered(np.arange(150) % 20, np.arange(150) ** 2 % 37 // 9),
 }
 
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("pairs", GATHERED.values(), ids=GATHERED)
 @pytest.mark.parametrize("seed", range(6))
-def test_compiled_ratings_are_exact_however_pairs_share_users(pairs, seed):
+def test_compiled_ratings_are_exact_however_pairs_share_sides(pairs, seed):
     settings = random_settings(seed)
     exact, model = carp_of(**settings), carp_of(**settings).float()
     g = exact.vote_weight.shape[2] // 2
@@ -295,7 +297,7 @@ def test_compiled_ratings_are_exact_however_pairs_share_users(pairs, seed):
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("seed", range(20, 60))
 def test_compiled_ratings_are_exact_for_any_shape(seed):
-    test_compiled_ratings_are_exact_however_pairs_share_users(GATHERED["many of some, few of others"], seed)
+    test_compiled_ratings_are_exact_however_pairs_share_sides(GATHERED["many of some, few of others"], seed)
 
 
 @pytest.mark.usefixtures("compiled")

@@ -2,15 +2,15 @@
    time, one in each lane. The votes of so many pairs stay in a core's cache, and each iteration of the routing reads
    them once. Compiled on the machine it runs on; score_cpu.py has the same in torch where there is no compiler.
 
-   A user's viewpoints folded into the vote weights, once, halve what each of their pairs costs:
+   A user's viewpoints, or an item's aspects, folded into the vote weights halve what each of their pairs costs:
 
-       W₁(v_x − a_y) + W₂(v_x ⊙ a_y) = (W₂ diag(v_x) − W₁) a_y + W₁ v_x */
+       W₁(v_x − a_y) + W₂(v_x ⊙ a_y) = (W₂ diag(v_x) − W₁) a_y + W₁ v_x = (W₂ diag(a_y) + W₁) v_x − W₁ a_y */
 
 #include <stddef.h>
 
 #include "capsules.h"
 
-#define FOLD_FROM 10 /* pairs of one user: with fewer, lanes left empty would cost more than folding saves */
+#define FOLD_FROM 10 /* pairs with one side in common: with fewer, lanes left empty would cost more than folding saves */
 #define MODERATE 40  /* agreements whose powers, and products of them, single precision holds */
 #define TOGETHER 5   /* logic units heard at once, so that their sums do not wait for each other */
 /* One iteration's mixture, but for the normalisation by `sum`, from `count` logic units: their agreement, coupling and
@@ -85,38 +85,45 @@ static lanes rate(const judge_weights *w, int s, const lanes *capsule) {
     return degree * root(square_of(capsule, k) + 1e-12f);
 }
 
-/* Numbered rows [M · g] turned so that each is a lane; beyond `count` the first one is repeated. */
-static void gather(const float *sides, const long *numbers, const long *places, long count, long width, lanes *out) {
-    const float *rows[LANES];
-    for (long l = 0; l < LANES; l++) rows[l] = sides + numbers[places[l < count ? l : 0]] * width;
-    turn(rows, width, out);
-}
+typedef struct {
+    const judge_weights *w;
+    const float *sides[2];   /* of users and items, [., M, g] */
+    const long *numbers[2];  /* of each pair */
+    float *balance;          /* of each pair */
+    int folded;              /* which of the two sides is */
+    lanes *turned[2], *unit, *votes;
+    float *matrices, *start; /* [M · M, g, wide] from the other side to votes, and the votes' start [M · M, wide] */
+} work;
 
-/* One user's viewpoints [M, g] as matrices [M · M, g, wide] from aspects to votes, and their start [M · M, wide]. */
-static void fold(const judge_weights *w, const float *v, float *restrict matrices, float *restrict start) {
-    const long wide = w->wide, g = w->g;
-    for (long u = 0; u < w->m * w->m; u++, matrices += g * wide, start += wide) {
-        const float *difference = w->votes + u * 2 * g * wide, *both = difference + g * wide, *x = v + u / w->m * g;
+/* Which of a side's vectors takes part in logic unit u. */
+static long vector_of(int side, long u, long m) { return side ? u % m : u / m; }
+
+static void fold(const work *at, long number) {
+    const long m = at->w->m, g = at->w->g, wide = at->w->wide;
+    const float *vectors = at->sides[at->folded] + number * m * g, sign = at->folded ? 1 : -1;
+    for (long u = 0; u < m * m; u++) {
+        const float *difference = at->w->votes + u * 2 * g * wide, *both = difference + g * wide;
+        const float *x = vectors + vector_of(at->folded, u, m) * g;
+        float *into = at->matrices + u * g * wide;
         for (long r = 0; r < wide; r += LANES) {
             lanes sum = {0};
             for (long j = 0; j < g; j++) {
-                const lanes one = load(difference + j * wide + r);
-                *(loose *)(matrices + j * wide + r) = load(both + j * wide + r) * x[j] - one;
-                sum += one * x[j];
+                const lanes one = sign * load(difference + j * wide + r);
+                *(loose *)(into + j * wide + r) = load(both + j * wide + r) * x[j] + one;
+                sum -= one * x[j];
             }
-            *(loose *)(start + r) = sum;
+            *(loose *)(at->start + u * wide + r) = sum;
         }
     }
 }
 
-typedef struct {
-    const judge_weights *w;
-    const float *users, *items; /* [., M, g] */
-    const long *user, *item;    /* of each pair */
-    float *balance;             /* of each pair */
-    lanes *v, *a, *units, *votes;
-    float *matrices, *start;
-} work;
+/* One side [M, g] of the pairs at `places`, each in a lane; beyond `count` the first one is repeated. */
+static void gather(const work *at, int side, const long *places, long count) {
+    const long width = at->w->m * at->w->g;
+    const float *rows[LANES];
+    for (long l = 0; l < LANES; l++) rows[l] = at->sides[side] + at->numbers[side][places[l < count ? l : 0]] * width;
+    turn(rows, width, at->turned[side]);
+}
 
 static void judge(const work *at, const long *places, long count, lanes *mixture) {
     const long rows = 2 * at->w->k, units = at->w->m * at->w->m;
@@ -127,36 +134,38 @@ static void judge(const work *at, const long *places, long count, lanes *mixture
     for (long l = 0; l < count; l++) at->balance[places[l]] = found[l];
 }
 
-/* Pairs of the user whose viewpoints were folded: the first of `left`, whose next ones are sent for. */
+/* Pairs that have what was folded in common: the first of `left`, whose next ones are sent for. */
 static void judge_folded(const work *at, const long *places, long count, long left) {
     const long rows = 2 * at->w->k, m = at->w->m, g = at->w->g, wide = at->w->wide;
+    const int other = !at->folded;
     lanes mixture[rows];
-    gather(at->items, at->item, places, count, m * g, at->a);
-    for (long l = LANES; l < left && l < 2 * LANES; l++)
-        for (long j = 0; j < m * g; j += LANES) __builtin_prefetch(at->items + at->item[places[l]] * m * g + j);
+    gather(at, other, places, count);
+    for (long l = LANES; l < left && l < 2 * LANES; l++) {
+        const float *next = at->sides[other] + at->numbers[other][places[l]] * m * g;
+        for (long j = 0; j < m * g; j += LANES) __builtin_prefetch(next + j);
+    }
     for (long r = 0; r < rows; r++) mixture[r] = (lanes){0};
     for (long u = 0; u < m * m; u++) {
         const matrix by = {at->matrices + u * g * wide, at->start + u * wide, wide, g};
-        product(by, at->a + u % m * g, rows, at->votes + u * rows, mixture);
+        product(by, at->turned[other] + vector_of(other, u, m) * g, rows, at->votes + u * rows, mixture);
     }
     judge(at, places, count, mixture);
 }
 
-/* Pairs of any users. */
+/* Any pairs. */
 static void judge_any(const work *at, const long *places, long count) {
     const long rows = 2 * at->w->k, m = at->w->m, g = at->w->g, wide = at->w->wide;
     lanes mixture[rows];
-    gather(at->users, at->user, places, count, m * g, at->v);
-    gather(at->items, at->item, places, count, m * g, at->a);
+    for (int side = 0; side < 2; side++) gather(at, side, places, count);
     for (long r = 0; r < rows; r++) mixture[r] = (lanes){0};
     for (long u = 0; u < m * m; u++) {
-        const lanes *x = at->v + u / m * g, *y = at->a + u % m * g;
+        const lanes *x = at->turned[0] + u / m * g, *y = at->turned[1] + u % m * g;
         for (long j = 0; j < g; j++) {
-            at->units[j] = x[j] - y[j];
-            at->units[g + j] = x[j] * y[j];
+            at->unit[j] = x[j] - y[j];
+            at->unit[g + j] = x[j] * y[j];
         }
         const matrix by = {at->w->votes + u * 2 * g * wide, NULL, wide, 2 * g};
-        product(by, at->units, rows, at->votes + u * rows, mixture);
+        product(by, at->unit, rows, at->votes + u * rows, mixture);
     }
     judge(at, places, count, mixture);
 }
@@ -167,19 +176,19 @@ long carp_score_room(const judge_weights *w) {
     return (2 * m * g + 2 * g + m * m * rows + 1) * LANES + m * m * (g + 1) * w->wide;
 }
 
-/* Balances of the pairs at `order`, best one user's after the other's; the few of a user wait for those of others. */
+/* Balances of the pairs at `order`, in which those that have the side to be folded in common best follow each other;
+   the few that have it in common with few wait for others. */
 void carp_score(const judge_weights *w, const float *users, const float *items, const long *user, const long *item,
-                const long *order, long count, float *room, float *balance) {
-    const long m = w->m, g = w->g, rows = 2 * w->k;
+                int folded, const long *order, long count, float *room, float *balance) {
+    const long side = w->m * w->g, rows = 2 * w->k, *numbers = folded ? item : user;
     lanes *v = (lanes *)(((size_t)room + sizeof(lanes) - 1) / sizeof(lanes) * sizeof(lanes));
-    lanes *votes = v + 2 * m * g + 2 * g;
-    float *matrices = (float *)(votes + m * m * rows);
-    const work at = {w, users, items, user, item, balance, v, v + m * g, v + 2 * m * g, votes, matrices,
-                     matrices + m * m * g * w->wide};
+    lanes *unit = v + 2 * side, *votes = unit + 2 * w->g;
+    float *matrices = (float *)(votes + w->m * w->m * rows), *start = matrices + w->m * side * w->wide;
+    const work at = {w, {users, items}, {user, item}, balance, folded, {v, v + side}, unit, votes, matrices, start};
     long waiting[LANES], few = 0;
     for (long first = 0, last; first < count; first = last) {
-        for (last = first + 1; last < count && user[order[last]] == user[order[first]];) last++;
-        if (last - first >= FOLD_FROM) fold(w, users + user[order[first]] * m * g, at.matrices, at.start);
+        for (last = first + 1; last < count && numbers[order[last]] == numbers[order[first]];) last++;
+        if (last - first >= FOLD_FROM) fold(&at, numbers[order[first]]);
         for (; last - first >= FOLD_FROM; first += LANES)
             judge_folded(&at, order + first, last - first < LANES ? last - first : LANES, count - first);
         for (; first < last; first++) {
@@ -190,10 +199,13 @@ void carp_score(const judge_weights *w, const float *users, const float *items, 
     if (few) judge_any(&at, waiting, few);
 }
 
-/* The places of the pairs one user's after the other's, each user's in the order given. starts [users + 1]. */
-void carp_group(const long *user, long count, long users, long *starts, long *order) {
-    for (long u = 0; u <= users; u++) starts[u] = 0;
-    for (long p = 0; p < count; p++) starts[user[p] + 1]++;
-    for (long u = 0; u < users; u++) starts[u + 1] += starts[u];
-    for (long p = 0; p < count; p++) order[starts[user[p]]++] = p;
+/* The places of the pairs of one number after those of another, each number's in the order given; how many numbers
+   there are. starts [below + 1]. */
+long carp_group(const long *numbers, long count, long below, long *starts, long *order) {
+    long different = 0;
+    for (long n = 0; n <= below; n++) starts[n] = 0;
+    for (long p = 0; p < count; p++) different += !starts[numbers[p] + 1]++;
+    for (long n = 0; n < below; n++) starts[n + 1] += starts[n];
+    for (long p = 0; p < count; p++) order[starts[numbers[p]]++] = p;
+    return different;
 }

@@ -64,20 +64,29 @@ class NativeJudge:
         pointer, number = ctypes.c_void_p, ctypes.c_long
         weights = ctypes.POINTER(Weights)
         loaded.carp_score_room.argtypes, loaded.carp_score_room.restype = [weights], number
-        loaded.carp_score.argtypes = [weights, *[pointer] * 5, number, pointer, pointer]
+        loaded.carp_score.argtypes = [weights, *[pointer] * 4, ctypes.c_int, pointer, number, pointer, pointer]
         loaded.carp_group.argtypes = [pointer, number, number, pointer, pointer]
-        loaded.carp_score.restype = loaded.carp_group.restype = None
+        loaded.carp_score.restype, loaded.carp_group.restype = None, number
         return cls(model, loaded)
 
-    def by_user(self, users: Tensor, count: int) -> Tensor:
-        """The places of the pairs, one user's after the other's; numbers of users lie below `count`."""
-        order, starts = torch.empty_like(users), users.new_empty(count + 1)
-        self.library.carp_group(users.data_ptr(), len(users), count, starts.data_ptr(), order.data_ptr())
-        return order
+    def gathered(self, numbers: tuple[Tensor, Tensor], below: tuple[int, int]) -> tuple[int, Tensor]:
+        """The side of which there are fewer different ones, and the places of the pairs, one's after the other's."""
+        users, items = (self._grouped(*side) for side in zip(numbers, below, strict=True))
+        return (0, users[1]) if users[0] <= items[0] else (1, items[1])
 
-    def score(self, sides: tuple[Tensor, Tensor], u: Tensor, i: Tensor, order: Tensor, balance: Tensor) -> None:
-        """Balances of the pairs at the places `order`, fastest if one user's follow each other; tensors contiguous."""
+    def _grouped(self, numbers: Tensor, below: int) -> tuple[int, Tensor]:
+        order, starts = torch.empty_like(numbers), numbers.new_empty(below + 1)
+        places = starts.data_ptr(), order.data_ptr()
+        return self.library.carp_group(numbers.data_ptr(), len(numbers), below, *places), order
+
+    def score(
+        self, sides: tuple[Tensor, Tensor], numbers: tuple[Tensor, Tensor], folded: int, order: Tensor, balance: Tensor
+    ) -> None:
+        """Balances of the pairs at the places `order`, in which those with the same folded side follow each other.
+
+        All tensors contiguous; 0 are users, 1 are items.
+        """
         room = Store.of_thread().take("judge", self.room, balance)
-        given = (tensor.data_ptr() for tensor in (*sides, u, i, order))
-        weights = ctypes.byref(self.weights)
-        self.library.carp_score(weights, *given, len(order), room.data_ptr(), balance.data_ptr())
+        given = (tensor.data_ptr() for tensor in (*sides, *numbers))
+        found = order.data_ptr(), len(order), room.data_ptr(), balance.data_ptr()
+        self.library.carp_score(ctypes.byref(self.weights), *given, folded, *found)

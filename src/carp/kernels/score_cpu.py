@@ -161,9 +161,9 @@ def score_numbered(
 
 def _in_c(native: NativeJudge, sides: tuple[Tensor, Tensor], u: Tensor, i: Tensor) -> Tensor:
     balance = sides[0].new_empty(len(u))
-    order = native.by_user(u, len(sides[0]))
+    folded, order = native.gathered((u, i), (len(sides[0]), len(sides[1])))
     starts = range(0, len(u), PIECE)
-    workers().run(lambda start: native.score(sides, u, i, order[start : start + PIECE], balance), starts)
+    workers().run(lambda start: native.score(sides, (u, i), folded, order[start : start + PIECE], balance), starts)
     return balance
 
 
@@ -201,7 +201,7 @@ class UserRater:
             return torch.stack([self._in_torch(user) for user in users])
         found = self.sides[1].new_empty(len(users), len(self.items))
         u = torch.tensor(users).repeat_interleave(len(self.items))
-        self.native.score(self.sides, u, self.items.repeat(len(users)), torch.arange(len(u)), found)
+        self.native.score(self.sides, (u, self.items.repeat(len(users))), 0, torch.arange(len(u)), found)
         return found
 
     def _in_torch(self, user: int) -> Tensor:
