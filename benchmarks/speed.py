@@ -1,6 +1,6 @@
 """Speed on the CPU, as ratios against the straightforward form measured in the same run, the two taking turns.
 
-    python benchmarks/speed.py [CORPUS] [--out results/speed-cpu.json] [--rounds 6]
+    python benchmarks/speed.py [CORPUS] [--out results/speed-cpu.json] [--rounds 6] [--only scoring]
     python benchmarks/speed.py [CORPUS] --growth [--out results/growth-cpu.json]
 
 CORPUS is a folder made by `carp prepare`; without one, Musical Instruments from ../shared/data is used where it is,
@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ from growth import BATCH, endless, growth, growth_at  # noqa: E402
 from straightforward import Straightforward, document_words, predict, training_steps  # noqa: E402
 
 CPU = torch.device("cpu")
+WORKS = "training", "encoding", "scoring", "predicting", "help"
 
 
 @dataclass
@@ -126,8 +127,6 @@ def _step_cost(config: CarpConfig, step: Any) -> tuple[float, float]:
 
 
 def encoding(model: Carp, plain: Straightforward, data: TrainingData, rounds: int) -> Iterator[Work]:
-    model.eval()
-    plain.eval()
     width, some = data.sizes.max_words, np.random.default_rng(0)
     users, items = data.user_documents, data.item_documents
     chosen = some.choice(len(users), min(100, len(users)), replace=False)
@@ -172,13 +171,12 @@ def scoring(
 
     a, b = in_turns(theirs, lambda: score_pairs(model, *sides, pairs), rounds)
     m, k = model.config.viewpoints, model.config.latent_size
-    flop = 2 * m * m * 2 * k * (2 * k + 5)
+    flop = 2 * m * m * 2 * k * (k + 5)  # as ours does it, a user's viewpoints folded into the weights
     yield Work("scoring pairs from ready sides, per second", len(u) / a, count / b, flop * count / b / 1e9,
                4 * 2 * m * k * count / b / 1e9)  # fmt: skip
     some = range(min(200, data.sizes.users))
     a, b = in_turns(theirs, lambda: top_items(model, *sides, 10, users=some), rounds)
     rated = len(some) * data.sizes.items
-    flop = 2 * m * m * 2 * k * (k + 5)
     yield Work("ten best of all items for each user, pairs per second", len(u) / a, rated / b, flop * rated / b / 1e9)
 
 
@@ -260,6 +258,7 @@ def show(name: str, works: list[Work], peak: tuple[float, float]) -> None:
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?")
+    parser.add_argument("--only", nargs="+", choices=WORKS, metavar="WORK", help=f"some of {', '.join(WORKS)}")
     parser.add_argument("--rounds", type=int, default=6, help="turns of each work")
     parser.add_argument("--threads", type=int, help="as many as torch takes, if not given")
     parser.add_argument(
@@ -293,9 +292,7 @@ def main() -> None:
     model = Carp(CarpConfig(), data.sizes)
     model.start(data)
     plain = Straightforward(model)
-    works = [*training(model, plain, data, asked.rounds), *encoding(model, plain, data, asked.rounds)]
-    works += [*scoring(model, plain, data, asked.rounds)]
-    works += [*predicting(model, plain, data, archive.test_pairs(), asked.rounds), asking_for_help(asked.rounds)]
+    works = measured(asked.only or WORKS, model, plain, data, archive.test_pairs(), asked.rounds)
     peak = ceilings()
     show(name, works, peak)
     rows = [{**asdict(work), "ratio": work.ratio} for work in works]
@@ -304,6 +301,24 @@ def main() -> None:
         asked.out,
         {"corpus": name, **machine(), "command": sys.argv, "clock": asked.clock, "ceilings": ceiling, "works": rows},
     )
+
+
+def measured(
+    wanted: Sequence[str], model: Carp, plain: Straightforward, data: TrainingData, test: Pairs, rounds: int
+) -> list[Work]:
+    makers: dict[str, Callable[[], Iterable[Work]]] = {
+        "training": lambda: training(model, plain, data, rounds),
+        "encoding": lambda: encoding(model, plain, data, rounds),
+        "scoring": lambda: scoring(model, plain, data, rounds),
+        "predicting": lambda: predicting(model, plain, data, test, rounds),
+        "help": lambda: [asking_for_help(rounds)],
+    }
+    works: list[Work] = []
+    for name in (name for name in WORKS if name in wanted):
+        model.eval()
+        plain.eval()
+        works += makers[name]()
+    return works
 
 
 def write(file: Path | None, found: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from carp import kernels
 from carp.kernels import native, ragged, score_cpu, top
+from carp.kernels.judge_cpu import NativeJudge
 from carp.kernels.top import top_items
 from carp.models.batch import Pairs, Sizes
 from carp.models.carp import Carp, CarpConfig
@@ -158,8 +159,21 @@ def test_the_best_items_are_those_of_all_ratings(settings, n, block):
     torch.testing.assert_close(ratings, expected.values[:, :n], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("block", [100, 7])
-def test_excluded_items_are_nobodys_best(block):
+def test_the_best_items_are_those_of_all_compiled_ratings(block):
+    model = carp_of().float()
+    sides = [side.float() for side in sides_of(model, 20, 30)]
+    items, ratings = top_items(model, *sides, 30, block=block)
+    everything = kernels.score_pairs(model, *sides, numbered(*np.divmod(np.arange(600), 30))).view(20, 30)
+    torch.testing.assert_close(ratings, everything.sort(1, descending=True).values, rtol=0, atol=1e-5)
+    torch.testing.assert_close(everything.gather(1, items), ratings, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("block", [100, 7])
+@pytest.mark.parametrize("rated", [1, 100, 10_000])
+def test_excluded_items_are_nobodys_best(block, rated, monkeypatch):
+    monkeypatch.setattr(top, "RATED", rated)
     model = carp_of()
     sides = sides_of(model, 20, 30)
     everyone, _ = top_items(model, *sides, 30)
@@ -180,6 +194,7 @@ def test_chosen_users_come_in_the_order_asked_for():
 
 def test_too_little_memory_halves_the_block_and_goes_on(monkeypatch):
     model = carp_of()
+    monkeypatch.setattr(top, "RATED", 60)
     sides = sides_of(model, 20, 30)
     expected, _ = top_items(model, *sides, 3)
     tried, rater = [], top._rater
@@ -188,10 +203,10 @@ def test_too_little_memory_halves_the_block_and_goes_on(monkeypatch):
         tried.append(last - first)
         rate = rater(model, users, items, first, last)
 
-        def rated(user):
-            if last - first > 8 and user > 10:  # some users are done when it happens
+        def rated(users):
+            if last - first > 8 and max(users) > 10:  # some users are done when it happens
                 raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
-            return rate(user)
+            return rate(users)
 
         return rated
 
@@ -226,24 +241,104 @@ def compiled():
 def test_the_compiled_routing_is_as_good_as_the_plain_models(settings):
     shape = {"latent_size": 25, "viewpoints": 5, **settings}
     exact, model = carp_of(**shape), carp_of(**shape).float()
-    assert score_cpu.PairScorer(model).native is not None
+    assert NativeJudge.of(model) is not None
     sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
     truth = plainly(exact, sides, pairs)
     found = kernels.score_pairs(model, *(side.float() for side in sides), pairs).double()
     torch.testing.assert_close(found, truth, rtol=0, atol=2e-5)
 
 
+def random_settings(seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "viewpoints": int(rng.integers(1, 7)),
+        "latent_size": int(rng.integers(1, 40)),
+        "filters": int(rng.integers(1, 40)),
+        "projection": rng.choice(["shared", "per viewpoint"]),  # the latter's sides are as long as there are filters
+        "routing": rng.choice(["bi-agreement", "agreement"]),
+        "routing_iterations": int(rng.integers(1, 5)),
+        "highway": rng.choice(["paper", "reversed"]),
+        "logic_unit": rng.choice(["difference first", "product first"]),
+        "capsule_bias": bool(rng.integers(2)),
+    }
+
+
+def numbered(users, items):
+    users, items = np.asarray(users, np.int64), np.asarray(items, np.int64)
+    return Pairs(users, items, np.zeros(len(users), np.float32), np.full(len(users), -1))
+
+
+GATHERED = {
+    "one pair": numbered([3], [4]),
+    "a vector of one user": numbered([3] * 16, range(16)),
+    "many of one user": numbered([3] * 77, np.arange(77) % 30),
+    "every user once": numbered(range(20), range(20)),
+    "few of each": numbered(np.arange(100) % 20, np.arange(100) % 30),
+    "many of some, few of others": numbered(np.arange(150) ** 2 % 37 // 3, np.arange(150) % 30),
+    "a user again after others": numbered([3] * 12 + [5, 6] + [3] * 30, np.arange(44) % 30),
+    "many of one item": numbered(np.arange(77) % 20, [4] * 77),
+    "many of few items": numbered(np.arange(150) % 20, np.arange(150) ** 2 % 37 // 9),
+}
+
+
 @pytest.mark.usefixtures("compiled")
-def test_the_compiled_routing_bears_extreme_votes():
+@pytest.mark.parametrize("pairs", GATHERED.values(), ids=GATHERED)
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_ratings_are_exact_however_pairs_share_sides(pairs, seed):
+    settings = random_settings(seed)
+    exact, model = carp_of(**settings), carp_of(**settings).float()
+    g = exact.vote_weight.shape[2] // 2
+    rng = torch.Generator().manual_seed(seed)
+    sides = [torch.randn(n, exact.config.viewpoints, g, generator=rng, dtype=torch.float64) for n in (20, 30)]
+    found = kernels.score_pairs(model, *(side.float() for side in sides), pairs)
+    torch.testing.assert_close(found.double(), plainly(exact, sides, pairs), rtol=0, atol=2e-5)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("seed", range(20, 60))
+def test_compiled_ratings_are_exact_for_any_shape(seed):
+    test_compiled_ratings_are_exact_however_pairs_share_sides(GATHERED["many of some, few of others"], seed)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_compiled_rating_is_the_same_whatever_is_asked_with_it():
+    model = carp_of(latent_size=25, viewpoints=5).float()
+    sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
+    together = kernels.score_pairs(model, *sides, pairs)
+    assert torch.equal(kernels.score_pairs(model, *sides, pairs), together)
+    for place in range(0, len(pairs), 37):
+        alone = numbered(pairs.users[place : place + 1], pairs.items[place : place + 1])
+        torch.testing.assert_close(kernels.score_pairs(model, *sides, alone)[0], together[place], rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("routing", ["bi-agreement", "agreement"])
+def test_the_compiled_routing_bears_extreme_votes(routing):
     """Agreements beyond what e^x can hold, either way, and votes of zero."""
+    exact, model = carp_of(routing=routing), carp_of(routing=routing).float()
+    pairs = every_pair(20, 30)
+    for scale in (0.0, 3.0, 10.0, 1000.0, 1e6):
+        sides = [side * scale for side in sides_of(exact, 20, 30)]
+        found = kernels.score_pairs(model, *(side.float() for side in sides), pairs)
+        torch.testing.assert_close(found.double(), plainly(exact, sides, pairs), rtol=0, atol=1e-4)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_one_extreme_pair_does_not_disturb_its_neighbours():
     exact, model = carp_of(), carp_of().float()
-    for scale in (0.0, 3.0, 10.0, 1000.0):
-        votes = torch.randn(9, 2, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * scale
-        expected = score_cpu.PairScorer(exact).judge(votes)
-        found = score_cpu.PairScorer(model).native.judge(votes.float())
-        assert found.isfinite().all()
-        if scale <= 10:  # beyond that, single precision itself decides which unit wins
-            torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+    pairs, sides = every_pair(20, 30), sides_of(exact, 20, 30)
+    sides[1][7] *= 1e5
+    found = kernels.score_pairs(model, *(side.float() for side in sides), pairs).double()
+    others = pairs.items != 7
+    torch.testing.assert_close(found[others], plainly(exact, sides, pairs)[others], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("pairs", [numbered([20], [0]), numbered([0], [30]), numbered([-1], [0])], ids=str)
+def test_numbers_that_are_nobodys_are_refused(pairs, dtype):
+    model = carp_of().to(dtype)
+    with pytest.raises(IndexError, match="not one of the"):
+        kernels.score_pairs(model, *(side.to(dtype) for side in sides_of(model, 20, 30)), pairs)
 
 
 def test_without_a_compiler_torch_does_the_routing(monkeypatch):
@@ -251,7 +346,7 @@ def test_without_a_compiler_torch_does_the_routing(monkeypatch):
     monkeypatch.setattr(native.shutil, "which", lambda _: None)
     try:
         model = carp_of().float()
-        assert score_cpu.PairScorer(model).native is None
+        assert NativeJudge.of(model) is None
         sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
         found = kernels.score_pairs(model, *sides, pairs)
         torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)

@@ -1,174 +1,211 @@
-/* From votes to the balance of the two sentiments: Algorithm 1 and Equations 5 to 9 of the paper, for blocks of pairs.
+/* Balances of pairs from ready viewpoints and aspects: Equations 3 to 9 of the paper with Algorithm 1, LANES pairs at a
+   time, one in each lane. The votes of so many pairs stay in a core's cache, and each iteration of the routing reads
+   them once. Compiled on the machine it runs on; score_cpu.py has the same in torch where there is no compiler.
 
-   The pairs lie along the last axis; LANES of them make one vector, and what a vector of pairs needs stays in the
-   nearest caches through all iterations of the routing. Compiled on the machine it runs on; score_cpu.py has the same
-   in torch where there is no compiler. */
+   A user's viewpoints, or an item's aspects, folded into the vote weights halve what each of their pairs costs:
 
-#include "lanes.h"
+       W₁(v_x − a_y) + W₂(v_x ⊙ a_y) = (W₂ diag(v_x) − W₁) a_y + W₁ v_x = (W₂ diag(a_y) + W₁) v_x − W₁ a_y */
 
-#define PAIRS (2 * LANES)
-#define TILE 10 /* rows whose sums lie in registers */
+#include <stddef.h>
+
+#include "capsules.h"
+
+#define FOLD_FROM 10 /* pairs with one side in common: with fewer, lanes left empty would cost more than folding saves */
+#define MODERATE 40  /* agreements whose powers, and products of them, single precision holds */
+#define TOGETHER 5   /* logic units heard at once, so that their sums do not wait for each other */
+/* One iteration's mixture, but for the normalisation by `sum`, from `count` logic units: their agreement, coupling and
+   what they tell, while their votes are in the nearest cache. Up to what the normalisation takes away, bi-agreement's
+   coupling is e^b_s / √Σ_s e^b_s; the softmax over the capsules alone is e^b_s / Σ_s e^b_s. */
+INLINE void hear(int count, const lanes *votes, long k, int bi_agreement, const lanes *heard, lanes *mixture,
+                 lanes *sum, lanes *strongest) {
+    lanes weight[2][TOGETHER];
+    for (int s = 0; s < 2; s++) {
+        UNROLL for (int i = 0; i < count; i++) weight[s][i] = (lanes){0};
+        for (long j = s * k; j < (s + 1) * k; j++)
+            UNROLL for (int i = 0; i < count; i++) weight[s][i] += votes[2 * k * i + j] * heard[j];
+    }
+    UNROLL for (int i = 0; i < count; i++) {
+        for (int s = 0; s < 2; s++) *strongest = larger(*strongest, larger(weight[s][i], -weight[s][i]));
+        const lanes one = moderate_power(weight[0][i]), two = moderate_power(weight[1][i]);
+        const lanes share = 1 / (bi_agreement ? root(one + two) : one + two);
+        sum[0] += weight[0][i] = one * share;
+        sum[1] += weight[1][i] = two * share;
+    }
+    for (int s = 0; s < 2; s++)
+        for (long j = s * k; j < (s + 1) * k; j++) {
+            lanes told = mixture[j];
+            UNROLL for (int i = 0; i < count; i++) told += votes[2 * k * i + j] * weight[s][i];
+            mixture[j] = told;
+        }
+}
+
+/* Whether all agreements were moderate, else the mixture is not to be used. */
+static int mix(const judge_weights *w, const lanes *votes, const lanes *heard, lanes *mixture) {
+    const long units = w->m * w->m, k = w->k;
+    lanes sum[2] = {{0}, {0}}, strongest = {0};
+    long u = 0;
+    for (long r = 0; r < 2 * k; r++) mixture[r] = (lanes){0};
+    for (; u + TOGETHER <= units; u += TOGETHER)
+        hear(TOGETHER, votes + 2 * k * u, k, w->bi_agreement, heard, mixture, sum, &strongest);
+    for (; u < units; u++) hear(1, votes + 2 * k * u, k, w->bi_agreement, heard, mixture, sum, &strongest);
+    for (int s = 0; s < 2 && w->bi_agreement; s++) {
+        sum[s] = 1 / sum[s];
+        for (long j = s * k; j < (s + 1) * k; j++) mixture[j] *= sum[s];
+    }
+    for (int l = 0; l < LANES; l++)
+        if (!(strongest[l] < MODERATE)) return 0;
+    return 1;
+}
+
+/* Algorithm 1 after its first iteration, whose mixture is the mean of the votes: b = t · Σ o over the iterations. */
+static void route(const judge_weights *w, const lanes *votes, lanes *mixture) {
+    const long k = w->k;
+    lanes heard[2 * k], coupling[2 * w->m * w->m];
+    for (long r = 0; r < 2 * k; r++) heard[r] = (lanes){0};
+    for (long i = 1;; i++) {
+        for (int s = 0; s < 2; s++) squash(mixture + s * k, w->capsule_bias ? w->capsule_bias + s * k : 0, k);
+        if (i == w->iterations) return;
+        for (long r = 0; r < 2 * k; r++) heard[r] += mixture[r];
+        if (!mix(w, votes, heard, mixture)) mix_carefully(w, votes, heard, mixture, coupling, NULL);
+    }
+}
+
+/* Equations 7 to 9 for one capsule, times its length. With e = e^-z and f = e^2y, gate and changed vector share one
+   division: σ(z) c + (1 − σ(z)) tanh(y) = (c (1 + f) + e (f − 1)) / ((1 + e)(1 + f)). */
+static lanes rate(const judge_weights *w, int s, const lanes *capsule) {
+    const long k = w->k;
+    lanes hidden[2 * k], degree = all(w->regression_bias[s]);
+    const matrix by = {w->highway + s * 2 * k * k, w->highway_bias + s * 2 * k, 2 * k, k};
+    product(by, capsule, 2 * k, hidden, NULL);
+    for (long j = 0; j < k; j++) {
+        const lanes e = moderate_power(within(-hidden[j], MODERATE));
+        const lanes f = moderate_power(within(2 * hidden[k + j], MODERATE));
+        degree += w->regression[s * k + j] * ((capsule[j] * (1 + f) + e * (f - 1)) / ((1 + e) * (1 + f)));
+    }
+    return degree * root(square_of(capsule, k) + 1e-12f);
+}
 
 typedef struct {
-    long units, size, iterations; /* U, k, τ */
-    int bi_agreement, reversed;
-    const float *capsule_bias;                 /* [2, k] or null */
-    const float *gate, *gate_bias;             /* H_1 [2, k, k], [2, k] */
-    const float *highway, *highway_bias;       /* H_2 */
-    const float *regression, *regression_bias; /* [2, k], [2] */
-} judge_weights;
+    const judge_weights *w;
+    const float *sides[2];   /* of users and items, [., M, g] */
+    const long *numbers[2];  /* of each pair */
+    float *balance;          /* of each pair */
+    int folded;              /* which of the two sides is */
+    lanes *turned[2], *unit, *votes;
+    float *matrices, *start; /* [M · M, g, wide] from the other side to votes, and the votes' start [M · M, wide] */
+} work;
 
-static void squash(lanes *mixture, const float *bias, long k) {
-    lanes square = {0};
-    for (long j = 0; j < k; j++) {
-        if (bias) mixture[j] += bias[j];
-        square += mixture[j] * mixture[j];
-    }
-    const lanes shorter = square / ((1 + square) * root(square + 1e-12f));
-    for (long j = 0; j < k; j++) mixture[j] *= shorter;
-}
+/* Which of a side's vectors takes part in logic unit u. */
+static long vector_of(int side, long u, long m) { return side ? u % m : u / m; }
 
-/* Coupling from agreement, both [U, 2]: see bi_agreement and by_agreement in models/carp.py. */
-static void couple(lanes *b, long units, int bi_agreement) {
-    lanes top[2] = {b[0], b[1]}, sum[2] = {{0}, {0}};
-    for (long u = 1; u < units; u++)
-        for (int s = 0; s < 2; s++) top[s] = larger(b[2 * u + s], top[s]);
-    for (long u = 0; u < units; u++) {
-        const lanes one = b[2 * u], two = b[2 * u + 1];
-        const lanes apart = power(two - one), share = 1 / (1 + apart), rest = apart * share;
-        b[2 * u] = bi_agreement ? power(0.5f * (one - top[0])) * root(share) : share;
-        b[2 * u + 1] = bi_agreement ? power(0.5f * (two - top[1])) * root(rest) : rest;
-        sum[0] += b[2 * u];
-        sum[1] += b[2 * u + 1];
-    }
-    if (!bi_agreement) return;
-    for (int s = 0; s < 2; s++) sum[s] = 1 / sum[s];
-    for (long u = 0; u < units; u++)
-        for (int s = 0; s < 2; s++) b[2 * u + s] *= sum[s];
-}
-
-/* Σ_u c_u t_u of five rows at once, so that their sums do not wait for each other. */
-static void mix(const float *votes, long stride, const lanes *coupling, long units, long rows, long s, long k, lanes *out) {
-    long j = 0;
-    for (; j + 5 <= k; j += 5) {
-        lanes sum[5] = {{0}, {0}, {0}, {0}, {0}};
-        for (long u = 0; u < units; u++) {
-            const float *t = votes + (u * rows + s * k + j) * stride;
-            for (int i = 0; i < 5; i++) sum[i] += load(t + i * stride) * coupling[2 * u + s];
-        }
-        for (int i = 0; i < 5; i++) out[s * k + j + i] = sum[i];
-    }
-    for (; j < k; j++) {
-        lanes sum = {0};
-        for (long u = 0; u < units; u++) sum += load(votes + (u * rows + s * k + j) * stride) * coupling[2 * u + s];
-        out[s * k + j] = sum;
-    }
-}
-
-static lanes dot(const float *votes, long stride, const lanes *heard, long k) {
-    lanes sum[4] = {{0}, {0}, {0}, {0}};
-    long j = 0;
-    for (; j + 4 <= k; j += 4)
-        for (int i = 0; i < 4; i++) sum[i] += load(votes + (j + i) * stride) * heard[j + i];
-    for (; j < k; j++) sum[0] += load(votes + j * stride) * heard[j];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-static void route(const judge_weights *w, const float *votes, long stride, lanes *mixture) {
-    const long k = w->size, units = w->units, rows = 2 * k;
-    lanes heard[rows], coupling[2 * units];
-    for (long r = 0; r < rows; r++) heard[r] = (lanes){0};
-    for (long u = 0; u < 2 * units; u++) coupling[u] = all(w->bi_agreement ? 1.0f / units : 0.5f);
-    for (long i = 0;; i++) {
-        for (int s = 0; s < 2; s++) {
-            mix(votes, stride, coupling, units, rows, s, k, mixture);
-            squash(mixture + s * k, w->capsule_bias ? w->capsule_bias + s * k : 0, k);
-        }
-        if (i + 1 == w->iterations) return;
-        for (long r = 0; r < rows; r++) heard[r] += mixture[r]; /* b = t · Σ o over the iterations */
-        for (long u = 0; u < units; u++)
-            for (int s = 0; s < 2; s++)
-                coupling[2 * u + s] = dot(votes + (u * rows + s * k) * stride, stride, heard + s * k, k);
-        couple(coupling, units, w->bi_agreement);
-    }
-}
-
-/* Equations 7 to 9 for one capsule, times its length. */
-static lanes rate(const judge_weights *w, int s, const lanes *capsule) {
-    const long k = w->size;
-    lanes square = {0}, degree = all(w->regression_bias[s]);
-    for (long j = 0; j < k; j++) {
-        const float *h1 = w->gate + (s * k + j) * k, *h2 = w->highway + (s * k + j) * k;
-        lanes one = all(w->gate_bias[s * k + j]), two = all(w->highway_bias[s * k + j]);
-        for (long i = 0; i < k; i++) {
-            one += h1[i] * capsule[i];
-            two += h2[i] * capsule[i];
-        }
-        const lanes gate = 1 / (1 + power(w->reversed ? one : -one));
-        const lanes changed = 1 - 2 / (1 + power(2 * two));
-        degree += w->regression[s * k + j] * (changed + gate * (capsule[j] - changed));
-        square += capsule[j] * capsule[j];
-    }
-    return degree * root(square + 1e-12f);
-}
-
-/* votes [U, 2, k, count], count a multiple of LANES; balance [count]. */
-void carp_judge(const judge_weights *w, const float *votes, long count, float *balance) {
-    lanes capsules[2 * w->size];
-    for (long first = 0; first < count; first += LANES) {
-        route(w, votes + first, count, capsules);
-        *(loose *)(balance + first) = rate(w, 0, capsules) - rate(w, 1, capsules + w->size);
-    }
-}
-
-/* Sides of PAIRS numbered rows [M · g] turned so that the pairs are lanes; a number beyond `count` is the first. */
-static void turn(const float *sides, const long *numbers, long count, long width, float *out) {
-    for (long l = 0; l < PAIRS; l++) {
-        const float *row = sides + numbers[l < count ? l : 0] * width;
-        for (long j = 0; j < width; j++) out[j * PAIRS + l] = row[j];
-    }
-}
-
-/* Votes of one logic unit for PAIRS pairs: weights [tiles, 2g, TILE] times units [2g, PAIRS]. */
-static void vote(const float *weights, const float *units, long depth, long rows, float *votes) {
-    for (long first = 0; first < rows; first += TILE, weights += depth * TILE) {
-        lanes sum[TILE][2];
-        for (int r = 0; r < TILE; r++) sum[r][0] = sum[r][1] = (lanes){0};
-        for (long g = 0; g < depth; g++) {
-            const lanes one = load(units + g * PAIRS), two = load(units + g * PAIRS + LANES);
-            for (int r = 0; r < TILE; r++) {
-                sum[r][0] += weights[g * TILE + r] * one;
-                sum[r][1] += weights[g * TILE + r] * two;
+static void fold(const work *at, long number) {
+    const long m = at->w->m, g = at->w->g, wide = at->w->wide;
+    const float *vectors = at->sides[at->folded] + number * m * g, sign = at->folded ? 1 : -1;
+    for (long u = 0; u < m * m; u++) {
+        const float *difference = at->w->votes + u * 2 * g * wide, *both = difference + g * wide;
+        const float *x = vectors + vector_of(at->folded, u, m) * g;
+        float *into = at->matrices + u * g * wide;
+        for (long r = 0; r < wide; r += LANES) {
+            lanes sum = {0};
+            for (long j = 0; j < g; j++) {
+                const lanes one = sign * load(difference + j * wide + r);
+                *(loose *)(into + j * wide + r) = load(both + j * wide + r) * x[j] + one;
+                sum -= one * x[j];
             }
+            *(loose *)(at->start + u * wide + r) = sum;
         }
-        for (int r = 0; r < TILE && first + r < rows; r++)
-            for (int h = 0; h < 2; h++) *(loose *)(votes + (first + r) * PAIRS + h * LANES) = sum[r][h];
     }
 }
 
-/* Balances of numbered pairs. users [., M, g], items [., M, g]; vote_weights [M · M, tiles, 2g, TILE], the difference's
-   part first; room for (2 M g + 2 g + M M 2 k) · PAIRS numbers. */
-void carp_score(const judge_weights *w, const float *vote_weights, const float *users, const float *items,
-                const long *user, const long *item, long count, long m, long g, float *room, float *balance) {
-    const long rows = 2 * w->size, tiles = (rows + TILE - 1) / TILE;
-    float *v = room, *a = v + m * g * PAIRS, *units = a + m * g * PAIRS, *votes = units + 2 * g * PAIRS;
-    lanes capsules[rows];
-    for (long first = 0; first < count; first += PAIRS) {
-        const long left = count - first < PAIRS ? count - first : PAIRS;
-        turn(users, user + first, left, m * g, v);
-        turn(items, item + first, left, m * g, a);
-        for (long u = 0; u < m * m; u++) {
-            const float *x = v + u / m * g * PAIRS, *y = a + u % m * g * PAIRS;
-            for (long j = 0; j < g * PAIRS; j++) {
-                units[j] = x[j] - y[j];
-                units[g * PAIRS + j] = x[j] * y[j];
-            }
-            vote(vote_weights + u * tiles * 2 * g * TILE, units, 2 * g, rows, votes + u * rows * PAIRS);
+/* One side [M, g] of the pairs at `places`, each in a lane; beyond `count` the first one is repeated. */
+static void gather(const work *at, int side, const long *places, long count) {
+    const long width = at->w->m * at->w->g;
+    const float *rows[LANES];
+    for (long l = 0; l < LANES; l++) rows[l] = at->sides[side] + at->numbers[side][places[l < count ? l : 0]] * width;
+    turn(rows, width, at->turned[side]);
+}
+
+static void judge(const work *at, const long *places, long count, lanes *mixture) {
+    const long rows = 2 * at->w->k, units = at->w->m * at->w->m;
+    const float alike = at->w->bi_agreement ? 1.0f / units : 0.5f;
+    for (long r = 0; r < rows; r++) mixture[r] *= alike;
+    route(at->w, at->votes, mixture);
+    const lanes found = rate(at->w, 0, mixture) - rate(at->w, 1, mixture + at->w->k);
+    for (long l = 0; l < count; l++) at->balance[places[l]] = found[l];
+}
+
+/* Pairs that have what was folded in common: the first of `left`, whose next ones are sent for. */
+static void judge_folded(const work *at, const long *places, long count, long left) {
+    const long rows = 2 * at->w->k, m = at->w->m, g = at->w->g, wide = at->w->wide;
+    const int other = !at->folded;
+    lanes mixture[rows];
+    gather(at, other, places, count);
+    for (long l = LANES; l < left && l < 2 * LANES; l++) {
+        const float *next = at->sides[other] + at->numbers[other][places[l]] * m * g;
+        for (long j = 0; j < m * g; j += LANES) __builtin_prefetch(next + j);
+    }
+    for (long r = 0; r < rows; r++) mixture[r] = (lanes){0};
+    for (long u = 0; u < m * m; u++) {
+        const matrix by = {at->matrices + u * g * wide, at->start + u * wide, wide, g};
+        product(by, at->turned[other] + vector_of(other, u, m) * g, rows, at->votes + u * rows, mixture);
+    }
+    judge(at, places, count, mixture);
+}
+
+/* Any pairs. */
+static void judge_any(const work *at, const long *places, long count) {
+    const long rows = 2 * at->w->k, m = at->w->m, g = at->w->g, wide = at->w->wide;
+    lanes mixture[rows];
+    for (int side = 0; side < 2; side++) gather(at, side, places, count);
+    for (long r = 0; r < rows; r++) mixture[r] = (lanes){0};
+    for (long u = 0; u < m * m; u++) {
+        const lanes *x = at->turned[0] + u / m * g, *y = at->turned[1] + u % m * g;
+        for (long j = 0; j < g; j++) {
+            at->unit[j] = x[j] - y[j];
+            at->unit[g + j] = x[j] * y[j];
         }
-        for (long h = 0; h < PAIRS; h += LANES) {
-            route(w, votes + h, PAIRS, capsules);
-            const lanes found = rate(w, 0, capsules) - rate(w, 1, capsules + w->size);
-            for (long l = 0; l < LANES && h + l < left; l++) balance[first + h + l] = found[l];
+        const matrix by = {at->w->votes + u * 2 * g * wide, NULL, wide, 2 * g};
+        product(by, at->unit, rows, at->votes + u * rows, mixture);
+    }
+    judge(at, places, count, mixture);
+}
+
+/* Numbers that carp_score needs room for, one of them to reach a whole vector's address. */
+long carp_score_room(const judge_weights *w) {
+    const long m = w->m, g = w->g, rows = 2 * w->k;
+    return (2 * m * g + 2 * g + m * m * rows + 1) * LANES + m * m * (g + 1) * w->wide;
+}
+
+/* Balances of the pairs at `order`, in which those that have the side to be folded in common best follow each other;
+   the few that have it in common with few wait for others. */
+void carp_score(const judge_weights *w, const float *users, const float *items, const long *user, const long *item,
+                int folded, const long *order, long count, float *room, float *balance) {
+    const long side = w->m * w->g, rows = 2 * w->k, *numbers = folded ? item : user;
+    lanes *v = (lanes *)(((size_t)room + sizeof(lanes) - 1) / sizeof(lanes) * sizeof(lanes));
+    lanes *unit = v + 2 * side, *votes = unit + 2 * w->g;
+    float *matrices = (float *)(votes + w->m * w->m * rows), *start = matrices + w->m * side * w->wide;
+    const work at = {w, {users, items}, {user, item}, balance, folded, {v, v + side}, unit, votes, matrices, start};
+    long waiting[LANES], few = 0;
+    for (long first = 0, last; first < count; first = last) {
+        for (last = first + 1; last < count && numbers[order[last]] == numbers[order[first]];) last++;
+        if (last - first >= FOLD_FROM) fold(&at, numbers[order[first]]);
+        for (; last - first >= FOLD_FROM; first += LANES)
+            judge_folded(&at, order + first, last - first < LANES ? last - first : LANES, count - first);
+        for (; first < last; first++) {
+            waiting[few++] = order[first];
+            if (few == LANES) judge_any(&at, waiting, few), few = 0;
         }
     }
+    if (few) judge_any(&at, waiting, few);
+}
+
+/* The places of the pairs of one number after those of another, each number's in the order given; how many numbers
+   there are. starts [below + 1]. */
+long carp_group(const long *numbers, long count, long below, long *starts, long *order) {
+    long different = 0;
+    for (long n = 0; n <= below; n++) starts[n] = 0;
+    for (long p = 0; p < count; p++) different += !starts[numbers[p] + 1]++;
+    for (long n = 0; n < below; n++) starts[n + 1] += starts[n];
+    for (long p = 0; p < count; p++) order[starts[numbers[p]]++] = p;
+    return different;
 }

@@ -1,8 +1,8 @@
 """Ratings of many pairs from ready viewpoints and aspects on the CPU, a cache-sized block of pairs at a time.
 
-The mathematics is that of `Carp.judge` and `Carp.combine` (Equations 3 to 10). Inside a block the pairs lie along the
-last, contiguous axis, so that routing is plain arithmetic on long rows, and the votes of a block never leave the cache;
-no tensor has the logic units of all pairs.
+The mathematics is that of `Carp.judge` and `Carp.combine` (Equations 3 to 10), in C where there is a compiler: see
+judge.c. In torch, the pairs of a block lie along the last, contiguous axis, so that routing is plain arithmetic on long
+rows, and the votes of a block never leave the cache. No tensor has the logic units of all pairs.
 
 For one user against many items the votes are linear in the aspects:
 
@@ -13,7 +13,7 @@ so a user's matrices, made once, take an item's aspects to its votes in half the
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -21,23 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carp.kernels.encode_cpu import Store
-from carp.kernels.native import LANES, library
+from carp.kernels.judge_cpu import NativeJudge
 from carp.kernels.workers import workers
 from carp.models.carp import Carp
 
-BLOCK = 384  # pairs at once: their votes fill a core's cache
-PAIRS, TILE = 32, 10  # as in judge.c
-
-
-class Weights(ctypes.Structure):
-    """`judge_weights` of judge.c."""
-
-    _fields_ = [
-        *((name, ctypes.c_long) for name in ("units", "size", "iterations")),
-        *((name, ctypes.c_int) for name in ("bi_agreement", "reversed")),
-        *((name, ctypes.c_void_p) for name in ("capsule_bias", "gate", "gate_bias", "highway", "highway_bias")),
-        *((name, ctypes.c_void_p) for name in ("regression", "regression_bias")),
-    ]
+BLOCK = 384  # pairs at once in torch: their votes fill a core's cache
+PIECE = 2048  # pairs a thread takes at once in C
 
 
 def covers(model: Carp) -> bool:
@@ -66,7 +55,6 @@ class PairScorer:
         self.capsule_bias = None if model.capsule_bias is None else model.capsule_bias.detach().unsqueeze(2)
         self.regression = model.regression.detach().unsqueeze(1)  # [2, 1, k]
         self.regression_bias = model.regression_bias.detach().view(2, 1)
-        self.native = NativeJudge.of(model)
 
     def balance(self, viewpoints: Tensor, aspects: Tensor) -> Tensor:
         """Of pairs [B] whose sides [M, g, B] have the pairs last."""
@@ -96,8 +84,6 @@ class PairScorer:
 
     def judge(self, votes: Tensor) -> Tensor:
         """From votes [U, 2, k, B], in any order of logic units, to the balance of the sentiments [B]."""
-        if self.native is not None and votes.shape[-1] % LANES == 0:
-            return self.native.judge(votes)
         capsules = self.route(votes)
         k = self.k
         hidden = torch.baddbmm(self.highway_bias, self.highway, capsules)  # [2, 2k, B]
@@ -156,95 +142,68 @@ def _room(name: str, shape: tuple[int, ...] | torch.Size, like: Tensor) -> Tenso
     return Store.of_thread().take(name, int(np.prod(shape)), like).view(shape)
 
 
-class NativeJudge:
-    """`PairScorer.judge` in C, where there is a compiler and numbers are of single precision."""
-
-    def __init__(self, model: Carp, library: ctypes.CDLL) -> None:
-        config = model.config
-        names = "highway_gate", "highway_gate_bias", "highway", "highway_bias", "regression", "regression_bias"
-        self.kept = [getattr(model, name).detach().contiguous() for name in names]  # pointers do not keep alive
-        bias = None if model.capsule_bias is None else model.capsule_bias.detach().contiguous()
-        self.kept += [] if bias is None else [bias]
-        self.library, self.m, m = library, config.viewpoints, config.viewpoints
-        how = int(config.routing == "bi-agreement"), int(config.highway == "reversed")
-        places = None if bias is None else bias.data_ptr(), *(tensor.data_ptr() for tensor in self.kept[:6])
-        self.weights = Weights(m * m, config.latent_size, config.routing_iterations, *how, *places)
-
-    @classmethod
-    def of(cls, model: Carp) -> NativeJudge | None:
-        single = model.vote_weight.dtype == torch.float32 and model.vote_weight.device.type == "cpu"
-        loaded = library("judge") if single else None
-        if loaded is None:
-            return None
-        pointer = ctypes.c_void_p
-        loaded.carp_judge.argtypes = [ctypes.POINTER(Weights), pointer, ctypes.c_long, pointer]
-        loaded.carp_score.argtypes = [ctypes.POINTER(Weights), *[pointer] * 5, *[ctypes.c_long] * 3, pointer, pointer]
-        loaded.carp_judge.restype = loaded.carp_score.restype = None
-        return cls(model, loaded)
-
-    def judge(self, votes: Tensor) -> Tensor:
-        balance = votes.new_empty(votes.shape[-1])
-        self.library.carp_judge(ctypes.byref(self.weights), votes.data_ptr(), votes.shape[-1], balance.data_ptr())
-        return balance
-
-    def lay_out(self, both: Tensor) -> Tensor:
-        """Vote weights [M·M, 2k, 2g] in tiles of rows [M·M, tiles, 2g, TILE], filled up with zeros."""
-        units, rows, depth = both.shape
-        tiles = -(-rows // TILE)
-        filled = both.new_zeros(units, tiles * TILE, depth)
-        filled[:, :rows] = both
-        return filled.view(units, tiles, TILE, depth).transpose(2, 3).contiguous()
-
-    def score(self, laid_out: Tensor, sides: tuple[Tensor, Tensor], u: Tensor, i: Tensor, balance: Tensor) -> None:
-        """Balances of numbered pairs; all tensors contiguous."""
-        m, g, k = self.m, sides[0].shape[2], self.weights.size
-        room = _room("room", ((2 * m * g + 2 * g + m * m * 2 * k) * PAIRS,), laid_out)
-        given = (tensor.data_ptr() for tensor in (laid_out, *sides, u, i))
-        sizes = len(u), m, g
-        self.library.carp_score(ctypes.byref(self.weights), *given, *sizes, room.data_ptr(), balance.data_ptr())
-
-
 @torch.no_grad()
 def score_numbered(
     model: Carp, users: Tensor, items: Tensor, user_numbers: NDArray[np.int64], item_numbers: NDArray[np.int64]
 ) -> Tensor:
     """Ratings of numbered pairs from the sides [U, M, g] and [I, M, g] of everybody."""
-    scorer, count = PairScorer(model), len(user_numbers)
-    u, i = torch.from_numpy(user_numbers).contiguous(), torch.from_numpy(item_numbers).contiguous()
-    balance = users.new_empty(count)
-    native = scorer.native if users.dtype == items.dtype == torch.float32 else None
-    laid_out = None if native is None else native.lay_out(scorer.both)
-    sides = users.contiguous(), items.contiguous()
-
-    def score(start: int) -> None:
-        some = slice(start, min(start + BLOCK, count))
-        if native is not None and laid_out is not None:
-            native.score(laid_out, sides, u[some], i[some], balance[some])
-            return
-        found = scorer.balance(pairs_last(users[u[some]]), pairs_last(items[i[some]]))
-        balance[some] = found[: some.stop - start]
-
-    workers().run(score, range(0, count, BLOCK))
+    u, i = (torch.from_numpy(np.ascontiguousarray(numbers, np.int64)) for numbers in (user_numbers, item_numbers))
+    for numbers, sides in ((u, users), (i, items)):
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(sides):
+            raise IndexError(f"a pair's number is not one of the {len(sides)} sides")
+    native = NativeJudge.of(model, users, items)
+    if native is None:
+        balance = _in_torch(PairScorer(model), users, items, u, i)
+    else:
+        balance = _in_c(native, (users.contiguous(), items.contiguous()), u, i)
     return model.combine(balance, u, i, None)
 
 
+def _in_c(native: NativeJudge, sides: tuple[Tensor, Tensor], u: Tensor, i: Tensor) -> Tensor:
+    balance = sides[0].new_empty(len(u))
+    folded, order = native.gathered((u, i), (len(sides[0]), len(sides[1])))
+    starts = range(0, len(u), PIECE)
+    workers().run(lambda start: native.score(sides, (u, i), folded, order[start : start + PIECE], balance), starts)
+    return balance
+
+
+def _in_torch(scorer: PairScorer, users: Tensor, items: Tensor, u: Tensor, i: Tensor) -> Tensor:
+    balance = users.new_empty(len(u))
+
+    def score(start: int) -> None:
+        some = slice(start, start + BLOCK)
+        balance[some] = scorer.balance(pairs_last(users[u[some]]), pairs_last(items[i[some]]))
+
+    workers().run(score, range(0, len(u), BLOCK))
+    return balance
+
+
 def pairs_last(sides: Tensor) -> Tensor:
-    """[M, g, B], the pairs filled up with nobody to whole vectors."""
-    count, m, g = sides.shape
-    turned = sides.new_zeros(m, g, -(-count // LANES) * LANES)
-    turned[:, :, :count] = sides.permute(1, 2, 0)
-    return turned
+    """[M, g, B]"""
+    return sides.permute(1, 2, 0).contiguous()
 
 
 class UserRater:
-    """Balances of users with some items, whose aspects are laid out once: in blocks, each with a row of ones."""
+    """Balances of users with some items."""
 
     def __init__(self, model: Carp, user_sides: Tensor, item_sides: Tensor) -> None:
-        self.scorer, self.user_sides, self.count = PairScorer(model), user_sides, len(item_sides)
-        blocks = [pairs_last(item_sides[first : first + BLOCK]) for first in range(0, len(item_sides), BLOCK)]
-        self.aspects = [torch.cat([b, torch.ones_like(b[:, :1])], 1) for b in blocks]
+        self.native = NativeJudge.of(model, user_sides, item_sides)
+        self.sides = user_sides.contiguous(), item_sides.contiguous()
+        self.items = torch.arange(len(item_sides))
+        if self.native is None:
+            self.scorer = PairScorer(model)
+            blocks = [pairs_last(item_sides[first : first + BLOCK]) for first in range(0, len(item_sides), BLOCK)]
+            self.aspects = [torch.cat([b, torch.ones_like(b[:, :1])], 1) for b in blocks]
 
-    def balance(self, user: int) -> Tensor:
-        matrices = self.scorer.user_matrices(self.user_sides[user])
-        blocks = [self.scorer.balance_of_user(matrices, aspects) for aspects in self.aspects]
-        return torch.cat(blocks)[: self.count]  # only the last block is filled up
+    def balance(self, users: Sequence[int]) -> Tensor:
+        """[users, items]"""
+        if self.native is None:
+            return torch.stack([self._in_torch(user) for user in users])
+        found = self.sides[1].new_empty(len(users), len(self.items))
+        u = torch.tensor(users).repeat_interleave(len(self.items))
+        self.native.score(self.sides, (u, self.items.repeat(len(users))), 0, torch.arange(len(u)), found)
+        return found
+
+    def _in_torch(self, user: int) -> Tensor:
+        matrices = self.scorer.user_matrices(self.sides[0][user])
+        return torch.cat([self.scorer.balance_of_user(matrices, aspects) for aspects in self.aspects])

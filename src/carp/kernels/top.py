@@ -13,6 +13,7 @@ from carp.models.base import RatingModel
 from carp.models.carp import Carp
 
 ITEMS = 65_536  # of one user rated before the best are taken
+RATED = 16_384  # at once where users have fewer items than that, so that small catalogues do not cost more
 PAIRS = 4_000  # rated at once where a model has no fast path
 
 
@@ -83,7 +84,7 @@ def _on_gpu(
 
 
 def _improved(
-    rate: Callable[[int], Tensor],
+    rate: Callable[[Sequence[int]], Tensor],
     users: Sequence[int],
     left_out: Mapping[int, Tensor],
     first: int,
@@ -95,28 +96,35 @@ def _improved(
     there = torch.arange(first, last, device=best.device)
     best, ratings = best.clone(), ratings.clone()
 
-    def improve(row: int) -> None:
-        rated = rate(users[row])
-        if row in left_out:
+    def improve(start: int) -> None:
+        rows = slice(start, min(start + together, len(users)))
+        rated = rate(users[rows])  # [rows, last - first]
+        for row in left_out.keys() & set(range(rows.start, rows.stop)):
             here = left_out[row] - first
-            rated[here[(here >= 0) & (here < last - first)]] = float("-inf")
-        found = torch.cat([ratings[row], rated])
-        items = torch.cat([best[row], there])
-        kept = found.topk(best.shape[1])
-        best[row] = items[kept.indices]
-        ratings[row] = kept.values
+            rated[row - start, here[(here >= 0) & (here < last - first)]] = float("-inf")
+        kept = torch.cat([ratings[rows], rated], 1).topk(best.shape[1])
+        ratings[rows] = kept.values
+        best[rows] = torch.cat([best[rows], there.expand(len(rated), -1)], 1).gather(1, kept.indices)
 
-    workers().run(improve, range(len(users)))
+    together = max(1, RATED // (last - first))
+    workers().run(improve, range(0, len(users), together))
     return best, ratings
 
 
 def _rater(
     model: RatingModel, user_sides: Tensor, item_sides: Tensor, first: int, last: int
-) -> Callable[[int], Tensor]:
+) -> Callable[[Sequence[int]], Tensor]:
+    """Ratings [users, last - first] of some users with items first to last."""
     items = torch.arange(first, last, device=item_sides.device)
     if type(model) is Carp and item_sides.device.type == "cpu" and score_cpu.covers(model):
         rater = score_cpu.UserRater(model, user_sides, item_sides[first:last])
-        return lambda user: model.combine(rater.balance(user), torch.full_like(items, user), items, None)
+
+        def rate_together(users: Sequence[int]) -> Tensor:
+            numbers = torch.tensor(users).repeat_interleave(len(items))
+            rated = model.combine(rater.balance(users).flatten(), numbers, items.repeat(len(users)), None)
+            return rated.view(len(users), -1)
+
+        return rate_together
 
     def rate(user: int) -> Tensor:
         parts = []
@@ -126,4 +134,4 @@ def _rater(
             parts.append(model.score(torch.full_like(some, user), some, side, item_sides[some]).rating)
         return torch.cat(parts)
 
-    return rate
+    return lambda users: torch.stack([rate(user) for user in users])
