@@ -51,7 +51,7 @@ def _encode_native(
     laid_down = NativeDocuments(blocks, places)
     starts = np.searchsorted(documents.offsets[1:], blocks.edges, side="right")  # each block's first document
     m, n, k = reader.m, reader.n, reader.k
-    sizes = n * TILE, m * n * TILE, m * k * TILE * laid_down.longest, laid_down.room(reader)
+    sizes = n * TILE, n * TILE, m * k * TILE * laid_down.longest, laid_down.room(reader)
 
     def encode(block: int) -> None:
         last = min(block + BLOCKS, len(blocks))

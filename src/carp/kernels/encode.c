@@ -51,47 +51,54 @@ static void drop(const unsigned short *drawn, long chance, long n, long row, lon
     }
 }
 
-/* Equation 1 and the projection: gate [M · n, TOKENS] and words [M · k, TOKENS] of a tile. */
-static void project(const reader *e, const float *features, float *gate, float *gated, float *words) {
-    const long n = e->filters, k = e->size;
-    for (long x = 0; x < e->viewpoints; x++, gate += n * TOKENS, words += k * TOKENS) {
-        multiply(e->gate + x * n * n, n, n, features, e->query + x * n, gate, 0);
-        for (long j = 0; j < n * TOKENS; j += LANES) {
-            const lanes open = sigmoid(load(gate + j));
-            store(gate + j, open);
-            store(gated + j, open * load(features + j));
-        }
-        multiply(e->project, k, n, gated, 0, words, 0);
+/* Equation 1 and the projection of one viewpoint: its gate [n, TOKENS] and words [k, TOKENS] of a tile. */
+static void project(const reader *e, long x, const float *features, float *gate, float *gated, float *words) {
+    const long n = e->filters;
+    multiply(e->gate + x * n * n, n, n, features, e->query + x * n, gate, 0);
+    for (long j = 0; j < n * TOKENS; j += LANES) {
+        const lanes open = sigmoid(load(gate + j));
+        store(gate + j, open);
+        store(gated + j, open * load(features + j));
+    }
+    multiply(e->project, e->size, n, gated, 0, words, 0);
+}
+
+/* Equation 2 for one pair. */
+static void view(const reader *e, const laid_down *d, long p, long begin, const float *words, float *room, float *viewpoints) {
+    const long k = e->size, m = e->viewpoints;
+    const long from = (d->spans[2 * p] - begin) / LANES, to = (d->spans[2 * p + 1] - begin + LANES - 1) / LANES;
+    lanes *mean = (lanes *)room, *attention = mean + (to - from);
+    float *rudiment = (float *)(attention + (to - from));
+    mean_weights(d, p, begin, from, to, mean);
+    for (long x = 0; x < m; x++) {
+        attend(e, words, x, mean, from, to, rudiment, attention);
+        weighted(words, m * k, x * k, k, attention, from, to, viewpoints + x * k);
     }
 }
 
-/* The viewpoints [., M, k] of the pairs of some blocks. Where `features` [tiles, n, TOKENS], `gates` and `words` are
-   wanted for the way back they are room for all tiles, else for one tile, one tile and the longest block.
+/* The viewpoints [., M, k] of the pairs of some blocks. Where `features` [tiles, n, TOKENS], `gates` [tiles, M · n, TOKENS]
+   and `words` [tiles, M · k, TOKENS] are kept for the way back they are of all tiles; else the first two are room for
+   [n, TOKENS] and the words of the longest block.
    `room` is for (n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. */
 void carp_read(const reader *e, const laid_down *d, long first, long last, const float *slices, long stride, int kept,
                float *features, float *gates, float *words, float *room, float *viewpoints) {
     const long n = e->filters, m = e->viewpoints, k = e->size;
     for (long b = first; b < last; b++) {
         const long begin = d->edges[b], end = d->edges[b + 1], origin = kept ? d->tiles[b] : 0;
-        float *here = words + origin * m * k * TOKENS;
-        for (long t = begin, tile = 0; t < end; t += TOKENS, tile++) {
-            const long left = end - t < TOKENS ? end - t : TOKENS, at = kept ? origin + tile : 0;
-            float *f = features + at * n * TOKENS;
+        float *p = words + origin * m * k * TOKENS;
+        for (long tile = 0, t = begin; t < end; tile++, t += TOKENS) {
+            const long left = end - t < TOKENS ? end - t : TOKENS;
+            float *c = features + (kept ? origin + tile : 0) * n * TOKENS;
+            gather(e, d->places + t * e->window, left, slices, stride, c);
+            if (d->drawn) drop(d->drawn + n * begin + t - begin, d->chance, n, end - begin, left, c);
             call(e, d->places + (t + left) * e->window, d->edges[last] - t - left, slices, stride);
-            gather(e, d->places + t * e->window, left, slices, stride, f);
-            if (d->drawn) drop(d->drawn + n * begin + (t - begin), d->chance, n, end - begin, left, f);
-            project(e, f, gates + at * m * n * TOKENS, room, here + tile * m * k * TOKENS);
-        }
-        for (long p = d->pair_edges[b]; p < d->pair_edges[b + 1]; p++) {
-            const long from = (d->spans[2 * p] - begin) / LANES, to = (d->spans[2 * p + 1] - begin + LANES - 1) / LANES;
-            lanes *mean = (lanes *)room, *attention = mean + (to - from);
-            float *rudiment = (float *)(attention + (to - from));
-            mean_weights(d, p, begin, from, to, mean);
             for (long x = 0; x < m; x++) {
-                attend(e, here, x, mean, from, to, rudiment, attention);
-                weighted(here, m * k, x * k, k, attention, from, to, viewpoints + (d->pairs[p] * m + x) * k);
+                float *gate = kept ? gates + ((origin + tile) * m + x) * n * TOKENS : gates;
+                project(e, x, c, gate, room, p + (tile * m + x) * k * TOKENS);
             }
         }
+        for (long pair = d->pair_edges[b]; pair < d->pair_edges[b + 1]; pair++)
+            view(e, d, pair, begin, p, room, viewpoints + d->pairs[pair] * m * k);
     }
 }
 

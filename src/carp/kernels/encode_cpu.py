@@ -14,6 +14,8 @@ words along the last, contiguous axis, so that gating is plain multiplication of
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import threading
 from dataclasses import dataclass
 
@@ -70,7 +72,7 @@ class Store:
     def take(self, name: str, count: int, like: Tensor) -> Tensor:
         buffer = self._buffers.get(name)
         if buffer is None or buffer.numel() < count or buffer.dtype != like.dtype:
-            buffer = self._buffers[name] = like.new_empty(count + count // 8)
+            buffer = self._buffers[name] = _fresh(count + count // 8, like)
         return buffer[:count]
 
     @staticmethod
@@ -83,6 +85,18 @@ class Store:
 
 
 _own = threading.local()
+LARGE = 1 << 22  # bytes
+
+
+def _fresh(count: int, like: Tensor) -> Tensor:
+    """Large memory in large pages where the system has them: it is read from end to end, or anywhere."""
+    size = count * like.element_size()
+    if size < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return like.new_empty(count)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel may be built without
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=like.dtype, count=count)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from carp.reviews.documents import Documents
 
 Ints = NDArray[np.int64]
-BLOCK_TOKENS = 448  # as many words' gates, and their gradients, fill a core's cache
+BLOCK_TOKENS = 576  # as many words' gates, and their gradients, fill a core's cache
 TILE = 32  # words a compiled kernel works on at once: TOKENS of tiles.h
 
 

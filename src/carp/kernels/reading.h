@@ -1,6 +1,6 @@
 /* What the ways forth and back through documents share: the parameters, the documents, and the attention. */
 
-#include "tiles.h"
+#include "folds.h"
 
 typedef struct {
     long viewpoints, filters, size, window; /* M, n, k, c */
@@ -26,21 +26,33 @@ INLINE const float *vector_at(const float *words, long rows, long v) {
     return words + (v >> 1) * rows * TOKENS + (v & 1) * LANES;
 }
 
-/* Σ over tokens of weight times word, for `count` rows from `row` on; the weights begin at vector `from`. */
+#define FEW 8
+
+/* Σ over tokens of weight times word, of a few rows; the weights begin at vector `from`. */
 INLINE void weighted_few(const int few, const float *words, long rows, const lanes *weights, long from, long to, float *out) {
-    lanes sum[8];
+    lanes sum[FEW];
     for (int r = 0; r < few; r++) sum[r] = (lanes){0};
     for (long v = from; v < to; v++) {
         const float *at = vector_at(words, rows, v);
         for (int r = 0; r < few; r++) sum[r] += weights[v - from] * load(at + r * TOKENS);
     }
+#ifdef SHUFFLES
+    if (few == FEW) {
+        float part[LANES];
+        const lanes halves = totals8(sum);
+        store(part, fold1(halves, halves));
+        for (int r = 0; r < few; r++) out[r] = part[r];
+        return;
+    }
+#endif
     for (int r = 0; r < few; r++) out[r] = total(sum[r]);
 }
 
+/* The same of `count` rows from `row` on. */
 static void weighted(const float *words, long rows, long row, long count, const lanes *weights, long from, long to, float *out) {
     words += row * TOKENS;
     long r = 0;
-    for (; r + 5 <= count; r += 5) weighted_few(5, words + r * TOKENS, rows, weights, from, to, out + r);
+    for (; r + FEW <= count; r += FEW) weighted_few(FEW, words + r * TOKENS, rows, weights, from, to, out + r);
     for (; r < count; r++) weighted_few(1, words + r * TOKENS, rows, weights, from, to, out + r);
 }
 

@@ -51,17 +51,22 @@ void carp_slices(const filters *f, const float *rows, long count, float *slices)
 
 /* Gradients of the slices of some words [., c · n filled up to whole vectors]: each is the sum of those tokens' that
    look at the word. A vector may be written beyond the last. */
-static void gather(const filters *f, const side_words *w, long first, long last, float *slices) {
+static void gather(const filters *f, const side_words *w, long first, long last, const row_optimizer *o,
+                   const long *numbers, float *slices) {
     const long n = f->filters, window = f->window, half = window / 2;
     const long width = whole_vectors(n), stride = whole_vectors(window * n);
     const int nobody = w->last - w->first;
-    for (long word = first - w->first; word < last - w->first; word++, slices += stride) {
+    for (long word = first - w->first; word < last - w->first; word++, numbers++, slices += stride) {
+        for (long j = 0; j < f->dimension; j += LANES) { /* soon to be updated */
+            __builtin_prefetch(o->table + *numbers * f->dimension + j, 1, 2);
+            __builtin_prefetch(o->square + *numbers * f->dimension + j, 1, 2);
+        }
         memset(slices, 0, 4 * stride);
         for (long i = w->edges[word]; i < w->edges[word + 1]; i++) {
             const long token = w->order[i];
             const int *places = w->places + token * window;
-            const float *grad = w->grad + (token + half) * width;
-            for (long j = 0; j < window * width; j += LANES) __builtin_prefetch(w->grad + (w->order[i + AHEAD] - half) * width + j);
+            const float *grad = w->grad + (token + half) * width, *ahead = w->grad + (w->order[i + AHEAD] - half) * width;
+            for (long j = 0; j < window * width; j += LANES) __builtin_prefetch(ahead + j);
             for (long step = 0; step < window; step++, grad -= width) {
                 if (places[window - 1 - step] == nobody) continue; /* there the review ends */
                 float *sum = slices + step * n;
@@ -96,7 +101,7 @@ void carp_words_back(const filters *f, const side_words *sides, const row_optimi
         int add = 0;
         for (int s = 0; s < 2; s++) {
             if (some < sides[s].first || some >= sides[s].last) continue;
-            gather(f + s, sides + s, some, end, slices);
+            gather(f + s, sides + s, some, end, optimizer, numbers, slices);
             const factors back = {slices, stride, 1, f[s].turned, wide, columns, grad, wide};
             multiply_panels(count, wide, back, 0, add++);
             const factors along = {slices, 1, stride, rows, wide, count, sums[s], wide};
