@@ -69,7 +69,7 @@ def _native_slices(filters: NativeFilters, table: Tensor, documents: Documents) 
     seen[documents.words] = True
     words = torch.from_numpy(np.flatnonzero(seen))
     slot = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-    slices = filters.table(len(words))
+    slices = filters.table(len(words), Store())
     width = whole_vectors(table.shape[1])
 
     def multiply(start: int) -> None:

@@ -24,7 +24,7 @@ from carp.kernels.words_native import NativeFilters, WordsBack, take_rows, whole
 from carp.kernels.workers import workers
 from carp.models.carp import Carp, Viewpoints
 
-BLOCKS = 4  # read in one go; their gradients are added up there
+BLOCKS = 2  # read in one go; their gradients are added up there
 
 
 def native_covers(model: Carp) -> bool:
@@ -84,7 +84,8 @@ class NativeStep:
         wide = whole_vectors(table.shape[1])
         self.embeddings = self.stores[0].take("embeddings", len(distinct) * wide, table).view(-1, wide)
         words = self.step.words.sides
-        found = [f.table(w.last - w.first) for f, w in zip(self.filters, words, strict=True)]
+        sides = zip(self.filters, words, self.stores, strict=True)
+        found = [filters.table(side.last - side.first, store) for filters, side, store in sides]
 
         def slices(stretch: tuple[int, int]) -> None:
             first, last = stretch

@@ -76,15 +76,19 @@ static void gather(const filters *f, const side_words *w, long first, long last,
     }
 }
 
-static void update_row(const row_optimizer *o, long number, long dimension, const float *grad) {
-    const float shrink = pow(o->decay, o->now - o->settled[number]);
-    const float fresh = 1 - o->decay, rate = o->rate, epsilon = o->epsilon;
-    float *restrict row = o->table + number * dimension, *restrict square = o->square + number * dimension;
-    o->settled[number] = o->now;
-    for (long j = 0; j < dimension; j++) {
+/* RMSprop on numbers whose running squares are first shrunk. */
+static void update(float *restrict numbers, float *restrict square, const float *restrict grad, long count, float shrink,
+                   float fresh, float rate, float epsilon) {
+    for (long j = 0; j < count; j++) {
         square[j] = square[j] * shrink + fresh * grad[j] * grad[j];
-        row[j] -= rate * (grad[j] / (sqrtf(square[j]) + epsilon));
+        numbers[j] -= rate * (grad[j] / (sqrtf(square[j]) + epsilon));
     }
+}
+
+/* The same on whole tensors, each with its running square and its gradient. */
+void carp_rmsprop(float *const *tensors, float *const *squares, float *const *grads, const long *counts, long many,
+                  double rate, double decay, double epsilon) {
+    for (long t = 0; t < many; t++) update(tensors[t], squares[t], grads[t], counts[t], decay, 1 - decay, rate, epsilon);
 }
 
 /* Some of the batch's words learn. `rows` are their embeddings, `numbers` their rows of the table. Each of the two sides
@@ -107,6 +111,12 @@ void carp_words_back(const filters *f, const side_words *sides, const row_optimi
             const factors along = {slices, 1, stride, rows, wide, count, sums[s], wide};
             multiply_panels(columns, wide, along, 0, some > first);
         }
-        for (long r = 0; r < count; r++) update_row(optimizer, numbers[r], dimension, grad + r * wide);
+        for (long r = 0; r < count; r++) {
+            const row_optimizer *o = optimizer;
+            const long at = numbers[r] * dimension, steps = o->now - o->settled[numbers[r]];
+            o->settled[numbers[r]] = o->now;
+            update(o->table + at, o->square + at, grad + r * wide, dimension, pow(o->decay, steps), 1 - o->decay, o->rate,
+                   o->epsilon);
+        }
     }
 }

@@ -9,6 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from carp.kernels.encode_cpu import Store
 from carp.kernels.native import LANES, library
 from carp.kernels.words_cpu import RowOptimizer, SideWords
 from carp.models.layers import WordConvolution
@@ -52,7 +53,8 @@ def words_library() -> ctypes.CDLL | None:
         loaded.carp_take.argtypes = [_POINTER, _LONG, _POINTER, _LONG, _POINTER]
         loaded.carp_slices.argtypes = [_POINTER, _POINTER, _LONG, _POINTER]
         loaded.carp_words_back.argtypes = [*[_POINTER] * 3, *[_LONG] * 2, *[_POINTER] * 4]
-        for function in (loaded.carp_take, loaded.carp_slices, loaded.carp_words_back):
+        loaded.carp_rmsprop.argtypes = [*[_POINTER] * 4, _LONG, *[ctypes.c_double] * 3]
+        for function in (loaded.carp_take, loaded.carp_slices, loaded.carp_words_back, loaded.carp_rmsprop):
             function.restype = None
     return loaded
 
@@ -88,9 +90,9 @@ class NativeFilters:
         loaded = words_library() if single else None
         return None if loaded is None else cls(convolution, scale, loaded)
 
-    def table(self, words: int) -> Tensor:
+    def table(self, words: int, store: Store) -> Tensor:
         """Room for the slices of some words and of nobody; a vector may be read beyond the last."""
-        flat = self.weight.new_empty((words + 1) * self.stride + LANES)
+        flat = store.take("slices", (words + 1) * self.stride + LANES, self.weight)
         table = flat[:-LANES].view(words + 1, self.stride)
         table[-1].zero_()
         return table
