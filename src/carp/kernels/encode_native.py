@@ -99,7 +99,15 @@ class NativeDocuments:
     def __init__(
         self, blocks: Blocks, places: NDArray[np.int32], drawn: NDArray[np.uint16] | None = None, chance: int = 0
     ) -> None:
-        columns = blocks.edges, blocks.tiles, blocks.pair_edges, blocks.spans, blocks.hole_edges, blocks.holes, blocks.pairs
+        columns = (
+            blocks.edges,
+            blocks.tiles,
+            blocks.pair_edges,
+            blocks.spans,
+            blocks.hole_edges,
+            blocks.holes,
+            blocks.pairs,
+        )
         self.kept = [np.ascontiguousarray(column) for column in (places, *columns)]
         self.drawn = drawn
         self.tiles = int(blocks.tiles[-1])

@@ -152,7 +152,8 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
     [5, 6, 9, 10, 11]
     """
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    found: Ints = np.repeat(starts - (ends - lengths), lengths)
+    return found + np.arange(len(found))
 
 
 def pair_weights(block: Block, dtype: type[np.floating[Any]]) -> NDArray[np.floating[Any]]:
