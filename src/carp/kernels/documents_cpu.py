@@ -57,7 +57,7 @@ def _encode_native(
         last = min(block + BLOCKS, len(blocks))
         find_windows(documents, range(starts[block], starts[last]), slot, places)
         whole = Store.of_thread().take("encoding", sum(sizes), out)
-        features, gate, words, room = torch.split(whole, sizes)
+        features, gate, words, room = torch.split(whole, [*sizes])
         read_blocks(reader, laid_down, range(block, last), slices, (features, gate, words, room), out, kept=False)
 
     workers().run(encode, range(0, len(blocks), BLOCKS))

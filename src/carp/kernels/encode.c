@@ -15,14 +15,18 @@ void carp_pack(const float *from, long rows, long depth, long row_step, long dep
 /* c_j [n, TOKENS]: each token's sum of its neighbours' slices, through ReLU; zero where there is no token. */
 static void gather(const reader *e, const int *places, long left, const float *slices, long stride, float *features) {
     const long n = e->filters, window = e->window;
-    for (long t = 0; t < TOKENS; t++, places += window)
+    for (long half = 0; half < TOKENS; half += LANES)
         for (long first = 0; first < n; first += LANES) {
-            lanes sum = {0};
-            float part[LANES];
-            if (t < left)
-                for (long s = 0; s < window; s++) sum += load(slices + places[s] * stride + s * n + first);
-            store(part, larger(sum, (lanes){0}));
-            for (long i = 0; i < LANES && first + i < n; i++) features[(first + i) * TOKENS + t] = part[i];
+            lanes sum[LANES];
+            for (long l = 0; l < LANES; l++) {
+                sum[l] = (lanes){0};
+                if (half + l >= left) continue;
+                for (long s = 0; s < window; s++)
+                    sum[l] += load(slices + places[(half + l) * window + s] * stride + s * n + first);
+            }
+            turn(sum);
+            for (long i = 0; i < LANES && first + i < n; i++)
+                store(features + (first + i) * TOKENS + half, larger(sum[i], (lanes){0}));
         }
 }
 

@@ -101,9 +101,10 @@ static void attention_back(const reader *e, const laid_down *d, long p, long beg
     }
 }
 
-/* Through the projection and Equation 1 for one tile, to the gradient of the features before ReLU. */
-static void tile_back(const reader *e, const float *features, const float *gate, const float *d_words, float *gated,
-                      float *d_gate, float *d_gated, float *d_features) {
+/* Through the projection and Equation 1 for one tile, to the gradient of the features before ReLU. The gate's own
+   gradient, before the sigmoid, takes its place. */
+static void tile_back(const reader *e, const float *features, float *gate, const float *d_words, float *gated,
+                      float *d_gated, float *d_features) {
     const long n = e->filters, k = e->size, m = e->viewpoints;
     memset(d_features, 0, 4 * n * TOKENS);
     for (long x = 0; x < m; x++) {
@@ -114,22 +115,35 @@ static void tile_back(const reader *e, const float *features, const float *gate,
             __builtin_prefetch(gate + m * n * TOKENS + at, 0, 2); /* the next tile's */
             store(gated + at, through);
             store(d_features + j, load(d_features + j) + back);
-            store(d_gate + at, back * (f - through));
+            store(gate + at, back * (f - through));
         }
     }
-    multiply(e->gate_back, n, m * n, d_gate, 0, d_features, 1);
+    multiply(e->gate_back, n, m * n, gate, 0, d_features, 1);
     for (long j = 0; j < n * TOKENS; j += LANES)
         store(d_features + j, choose(load(features + j) > 0.0f, load(d_features + j), (lanes){0}));
 }
 
+/* A tile [n, TOKENS] as rows [left, n filled up to whole vectors with zeros]. */
+static void rows_of(const float *tile, long n, long left, float *rows) {
+    const long width = (n + LANES - 1) / LANES * LANES;
+    for (long half = 0; half < TOKENS; half += LANES)
+        for (long first = 0; first < n; first += LANES) {
+            lanes some[LANES];
+            for (long i = 0; i < LANES; i++)
+                some[i] = first + i < n ? load(tile + (first + i) * TOKENS + half) : (lanes){0};
+            turn(some);
+            for (long l = 0; l < LANES && half + l < left; l++) store(rows + (half + l) * width + first, some[l]);
+        }
+}
+
 /* Of some blocks, from the gradients of viewpoints [., M, k]: `rows` [T, n filled up to whole vectors] are written, and
    `sums` is [M · n, n] of W_1, [M · n] of W_2 q + b, [k, n] of W_p and [n] of the convolution's bias. `room` is for
-   (longest · (m k + 2 m n + 6) + 2 n + 2 k + 8) · TOKENS numbers, `longest` a block's most tiles. */
-void carp_read_back(const reader *e, const laid_down *d, long first, long last, const float *features, const float *gates,
+   (longest · (m k + m n + 6) + 2 n + 2 k + 8) · TOKENS numbers, `longest` a block's most tiles. */
+void carp_read_back(const reader *e, const laid_down *d, long first, long last, const float *features, float *gates,
                     const float *words, const float *grad, long longest, float *room, float *rows, float *sums) {
     const long n = e->filters, m = e->viewpoints, k = e->size, width = (n + LANES - 1) / LANES * LANES;
-    float *d_words = room, *gated = d_words + longest * m * k * TOKENS, *d_gate = gated + longest * m * n * TOKENS;
-    float *d_gated = d_gate + longest * m * n * TOKENS, *d_tile = d_gated + n * TOKENS;
+    float *d_words = room, *gated = d_words + longest * m * k * TOKENS;
+    float *d_gated = gated + longest * m * n * TOKENS, *d_tile = d_gated + n * TOKENS;
     lanes *vectors = (lanes *)(d_tile + n * TOKENS);
     const long most = 2 * longest + 1;
     const attending with = {vectors, vectors + most, vectors + 2 * most, (float *)(vectors + 3 * most),
@@ -138,21 +152,19 @@ void carp_read_back(const reader *e, const laid_down *d, long first, long last, 
     memset(sums, 0, 4 * (m * n * n + m * n + k * n + n));
     for (long b = first; b < last; b++) {
         const long begin = d->edges[b], end = d->edges[b + 1], origin = d->tiles[b], tiles = d->tiles[b + 1] - origin;
-        const float *c = features + origin * n * TOKENS, *g = gates + origin * m * n * TOKENS;
-        const float *w = words + origin * m * k * TOKENS;
+        const float *c = features + origin * n * TOKENS, *w = words + origin * m * k * TOKENS;
+        float *g = gates + origin * m * n * TOKENS; /* the gates, and after each tile's way back their gradients */
         memset(d_words, 0, 4 * tiles * m * k * TOKENS);
         for (long p = d->pair_edges[b]; p < d->pair_edges[b + 1]; p++)
             attention_back(e, d, p, begin, w, grad + d->pairs[p] * m * k, with, d_words);
         for (long tile = 0; tile < tiles; tile++) {
             tile_back(e, c + tile * n * TOKENS, g + tile * m * n * TOKENS, d_words + tile * m * k * TOKENS,
-                      gated + tile * m * n * TOKENS, d_gate + tile * m * n * TOKENS, d_gated, d_tile);
+                      gated + tile * m * n * TOKENS, d_gated, d_tile);
             add_sums(d_tile, n, 1, of_bias);
-            float *row = rows + (begin + tile * TOKENS) * width;
-            for (long t = 0; t < TOKENS && begin + tile * TOKENS + t < end; t++, row += width)
-                for (long i = 0; i < width; i++) row[i] = i < n ? d_tile[i * TOKENS + t] : 0;
+            rows_of(d_tile, n, end - begin - tile * TOKENS, rows + (begin + tile * TOKENS) * width);
         }
-        add_outer(d_gate, m * n, c, n, tiles, sums);
-        add_sums(d_gate, m * n, tiles, of_query);
+        add_outer(g, m * n, c, n, tiles, sums);
+        add_sums(g, m * n, tiles, of_query);
         add_outer(d_words, k, gated, n, tiles * m, of_project);
     }
 }

@@ -121,7 +121,7 @@ class NativeDocuments:
 
     def room_back(self, reader: NativeReader) -> int:
         m, n, k = reader.m, reader.n, reader.k
-        return (self.longest * (m * k + 2 * m * n + 6) + 2 * n + 2 * k + 8) * TILE
+        return (self.longest * (m * k + m * n + 6) + 2 * n + 2 * k + 8) * TILE
 
 
 def read_blocks(

@@ -145,7 +145,7 @@ class NativeStep:
         reader, words = self.readers[side], self.step.words.sides[side]
         m, n, k = reader.m, reader.n, reader.k
         sums = self.sums[of[0] : of[-1] + 1].sum(0)
-        gate, query, project, bias = torch.split(sums, (m * n * n, m * n, k * n, n))
+        gate, query, project, bias = torch.split(sums, [m * n * n, m * n, k * n, n])
         having = [i for i, (first, _) in enumerate(self.stretches) if words.first <= first < words.last]
         weight = parts[having[0] : having[-1] + 1].sum(0)
         laid_out = torch.cat([gate.view(m * n, n), query.unsqueeze(1)], 1).T

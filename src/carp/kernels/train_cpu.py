@@ -99,7 +99,7 @@ class CpuTrainer:
     def _apply(self, found: list[dict[str, Tensor]]) -> None:
         for side, grads in zip(self.sides, found, strict=True):
             for name, parameter in side.named_parameters():
-                parameter.grad = grads.get(name, torch.zeros_like(parameter))
+                parameter.grad = grads[name] if name in grads else torch.zeros_like(parameter)
         self.model.embedding.weight.grad = None
         (self.native_optimizer or self.optimizer).step()
 

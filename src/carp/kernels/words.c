@@ -94,7 +94,7 @@ void carp_rmsprop(float *const *tensors, float *const *squares, float *const *gr
 /* Some of the batch's words learn. `rows` are their embeddings, `numbers` their rows of the table. Each of the two sides
    that has them adds up its part of the filters' gradient [c · n, d filled up] in `sums`. `room` is for
    WORDS · (d + c · n), each filled up to whole vectors, and one vector. */
-#define WORDS 128
+#define WORDS 96
 void carp_words_back(const filters *f, const side_words *sides, const row_optimizer *optimizer, long first, long last,
                      const float *rows, const long *numbers, float *const *sums, float *room) {
     const long dimension = f->dimension, wide = whole_vectors(dimension), columns = f->window * f->filters;

@@ -14,7 +14,7 @@ from carp.kernels.native import LANES, library
 from carp.kernels.words_cpu import RowOptimizer, SideWords
 from carp.models.layers import WordConvolution
 
-WORDS = 128  # as in words.c
+WORDS = 96  # as in words.c
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 
 
