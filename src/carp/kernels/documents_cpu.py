@@ -17,7 +17,7 @@ from carp.reviews.documents import Documents
 
 CHUNK_WORDS = 1_000_000  # of documents laid down at once
 ROWS = 512
-BLOCKS = 4  # encoded in one go
+BLOCKS = 8  # encoded in one go
 
 
 @torch.no_grad()
@@ -51,14 +51,13 @@ def _encode_native(
     laid_down = NativeDocuments(blocks, places)
     starts = np.searchsorted(documents.offsets[1:], blocks.edges, side="right")  # each block's first document
     m, n, k = reader.m, reader.n, reader.k
-    sizes = n * TILE, n * TILE, m * k * TILE * laid_down.longest, laid_down.room(reader)
+    sizes = [n * TILE, m * k * TILE * laid_down.longest, laid_down.room(reader)]
 
     def encode(block: int) -> None:
         last = min(block + BLOCKS, len(blocks))
         find_windows(documents, range(starts[block], starts[last]), slot, places)
         whole = Store.of_thread().take("encoding", sum(sizes), out)
-        features, gate, words, room = torch.split(whole, [*sizes])
-        read_blocks(reader, laid_down, range(block, last), slices, (features, gate, words, room), out, kept=False)
+        read_blocks(reader, laid_down, range(block, last), slices, torch.split(whole, sizes), out)
 
     workers().run(encode, range(0, len(blocks), BLOCKS))
 

@@ -55,13 +55,24 @@ static void drop(const unsigned short *drawn, long chance, long n, long row, lon
     }
 }
 
-/* Equation 1 and the projection of one viewpoint: its gate [n, TOKENS] and words [k, TOKENS] of a tile. */
-static void project(const reader *e, long x, const float *features, float *gate, float *gated, float *words) {
+/* Past the caches where that can be said: what is kept for the way back would only drive out what is needed now. */
+INLINE void put_away(float *to, lanes x) {
+#ifdef __AVX512F__
+    _mm512_stream_ps(to, (__m512)x);
+#else
+    store(to, x);
+#endif
+}
+
+/* Equation 1 and the projection of one viewpoint of a tile: its words [k, TOKENS]. The gate [n, TOKENS] is kept if there
+   is a place for it; `room` is for 2 n · TOKENS numbers. */
+static void project(const reader *e, long x, const float *features, float *kept, float *room, float *words) {
     const long n = e->filters;
+    float *gate = room, *gated = room + n * TOKENS;
     multiply(e->gate + x * n * n, n, n, features, e->query + x * n, gate, 0);
     for (long j = 0; j < n * TOKENS; j += LANES) {
         const lanes open = sigmoid(load(gate + j));
-        store(gate + j, open);
+        if (kept) put_away(kept + j, open);
         store(gated + j, open * load(features + j));
     }
     multiply(e->project, e->size, n, gated, 0, words, 0);
@@ -81,9 +92,9 @@ static void view(const reader *e, const laid_down *d, long p, long begin, const 
 }
 
 /* The viewpoints [., M, k] of the pairs of some blocks. Where `features` [tiles, n, TOKENS], `gates` [tiles, M · n, TOKENS]
-   and `words` [tiles, M · k, TOKENS] are kept for the way back they are of all tiles; else the first two are room for
-   [n, TOKENS] and the words of the longest block.
-   `room` is for (n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. */
+   and `words` [tiles, M · k, TOKENS] are kept for the way back they are of all tiles; else `features` is room for one,
+   `words` for those of the longest block and there are no gates. `room` is for
+   (2 n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. */
 void carp_read(const reader *e, const laid_down *d, long first, long last, const float *slices, long stride, int kept,
                float *features, float *gates, float *words, float *room, float *viewpoints) {
     const long n = e->filters, m = e->viewpoints, k = e->size;
@@ -97,12 +108,22 @@ void carp_read(const reader *e, const laid_down *d, long first, long last, const
             if (d->drawn) drop(d->drawn + n * begin + t - begin, d->chance, n, end - begin, left, c);
             call(e, d->places + (t + left) * e->window, d->edges[last] - t - left, slices, stride);
             for (long x = 0; x < m; x++) {
-                float *gate = kept ? gates + ((origin + tile) * m + x) * n * TOKENS : gates;
+                float *gate = kept ? gates + ((origin + tile) * m + x) * n * TOKENS : 0;
                 project(e, x, c, gate, room, p + (tile * m + x) * k * TOKENS);
             }
         }
         for (long pair = d->pair_edges[b]; pair < d->pair_edges[b + 1]; pair++)
             view(e, d, pair, begin, p, room, viewpoints + d->pairs[pair] * m * k);
+    }
+}
+
+/* Both sides' blocks in pieces [count, 3] of a side, its first block and the one after its last. Whoever calls takes the
+   next piece that nobody has taken, until there is none. */
+void carp_read_round(const side *sides, const long *pieces, long count, long *next, float *room) {
+    for (long i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < count;) {
+        const side *s = sides + pieces[3 * i];
+        carp_read(&s->e, &s->d, pieces[3 * i + 1], pieces[3 * i + 2], s->slices, s->stride, 1, s->features, s->gates,
+                  s->words, room, s->viewpoints);
     }
 }
 

@@ -136,11 +136,12 @@ static void rows_of(const float *tile, long n, long left, float *rows) {
         }
 }
 
-/* Of some blocks, from the gradients of viewpoints [., M, k]: `rows` [T, n filled up to whole vectors] are written, and
-   `sums` is [M · n, n] of W_1, [M · n] of W_2 q + b, [k, n] of W_p and [n] of the convolution's bias. `room` is for
+/* Of some blocks, from the gradients of viewpoints: the rows [T, n filled up to whole vectors] are written, and `sums` is
+   [M · n, n] of W_1, [M · n] of W_2 q + b, [k, n] of W_p and [n] of the convolution's bias. `room` is for
    (longest · (m k + m n + 6) + 2 n + 2 k + 8) · TOKENS numbers, `longest` a block's most tiles. */
-void carp_read_back(const reader *e, const laid_down *d, long first, long last, const float *features, float *gates,
-                    const float *words, const float *grad, long longest, float *room, float *rows, float *sums) {
+static void read_back(const side *s, long first, long last, long longest, float *room, float *sums) {
+    const reader *e = &s->e;
+    const laid_down *d = &s->d;
     const long n = e->filters, m = e->viewpoints, k = e->size, width = (n + LANES - 1) / LANES * LANES;
     float *d_words = room, *gated = d_words + longest * m * k * TOKENS;
     float *d_gated = gated + longest * m * n * TOKENS, *d_tile = d_gated + n * TOKENS;
@@ -152,19 +153,26 @@ void carp_read_back(const reader *e, const laid_down *d, long first, long last, 
     memset(sums, 0, 4 * (m * n * n + m * n + k * n + n));
     for (long b = first; b < last; b++) {
         const long begin = d->edges[b], end = d->edges[b + 1], origin = d->tiles[b], tiles = d->tiles[b + 1] - origin;
-        const float *c = features + origin * n * TOKENS, *w = words + origin * m * k * TOKENS;
-        float *g = gates + origin * m * n * TOKENS; /* the gates, and after each tile's way back their gradients */
+        const float *c = s->features + origin * n * TOKENS, *w = s->words + origin * m * k * TOKENS;
+        float *g = s->gates + origin * m * n * TOKENS; /* the gates, and after each tile's way back their gradients */
         memset(d_words, 0, 4 * tiles * m * k * TOKENS);
         for (long p = d->pair_edges[b]; p < d->pair_edges[b + 1]; p++)
-            attention_back(e, d, p, begin, w, grad + d->pairs[p] * m * k, with, d_words);
+            attention_back(e, d, p, begin, w, s->grad + d->pairs[p] * m * k, with, d_words);
         for (long tile = 0; tile < tiles; tile++) {
             tile_back(e, c + tile * n * TOKENS, g + tile * m * n * TOKENS, d_words + tile * m * k * TOKENS,
                       gated + tile * m * n * TOKENS, d_gated, d_tile);
             add_sums(d_tile, n, 1, of_bias);
-            rows_of(d_tile, n, end - begin - tile * TOKENS, rows + (begin + tile * TOKENS) * width);
+            rows_of(d_tile, n, end - begin - tile * TOKENS, s->rows + (begin + tile * TOKENS) * width);
         }
         add_outer(g, m * n, c, n, tiles, sums);
         add_sums(g, m * n, tiles, of_query);
         add_outer(d_words, k, gated, n, tiles * m, of_project);
     }
+}
+
+/* Both sides' blocks in the pieces of carp_read_round, each with its own `sums`. */
+void carp_read_back_round(const side *sides, const long *pieces, long count, long *next, long longest, float *room,
+                          float *sums, long size) {
+    for (long i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < count;)
+        read_back(sides + pieces[3 * i], pieces[3 * i + 1], pieces[3 * i + 2], longest, room, sums + i * size);
 }

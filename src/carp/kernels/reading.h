@@ -21,6 +21,17 @@ typedef struct {
     const long *pairs;                     /* [P] places in the batch */
 } laid_down;
 
+/* One side of a training step: what its blocks are read with, what they keep, and what comes back. */
+typedef struct {
+    reader e;
+    laid_down d;
+    const float *slices;
+    long stride;
+    float *features, *gates, *words, *viewpoints; /* as carp_read's */
+    const float *grad;                            /* of the viewpoints */
+    float *rows;                                  /* of the tokens, as carp_read_back's */
+} side;
+
 /* Row 0 of the v-th vector of a block's words [tiles, rows, TOKENS]. */
 INLINE const float *vector_at(const float *words, long rows, long v) {
     return words + (v >> 1) * rows * TOKENS + (v & 1) * LANES;

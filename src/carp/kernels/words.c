@@ -35,6 +35,8 @@ typedef struct {
 void carp_take(const float *table, long dimension, const long *numbers, long count, float *rows) {
     const long stride = whole_vectors(dimension);
     for (long r = 0; r < count; r++, rows += stride) {
+        const float *ahead = table + numbers[r + 2 < count ? r + 2 : r] * dimension;
+        for (long j = 0; j < dimension; j += LANES) __builtin_prefetch(ahead + j);
         memcpy(rows, table + numbers[r] * dimension, 4 * dimension);
         memset(rows + dimension, 0, 4 * (stride - dimension));
     }
@@ -95,8 +97,8 @@ void carp_rmsprop(float *const *tensors, float *const *squares, float *const *gr
    that has them adds up its part of the filters' gradient [c · n, d filled up] in `sums`. `room` is for
    WORDS · (d + c · n), each filled up to whole vectors, and one vector. */
 #define WORDS 96
-void carp_words_back(const filters *f, const side_words *sides, const row_optimizer *optimizer, long first, long last,
-                     const float *rows, const long *numbers, float *const *sums, float *room) {
+static void words_back(const filters *f, const side_words *sides, const row_optimizer *optimizer, long first, long last,
+                       const float *rows, const long *numbers, float *const *sums, float *room) {
     const long dimension = f->dimension, wide = whole_vectors(dimension), columns = f->window * f->filters;
     const long stride = whole_vectors(columns);
     float *grad = room, *slices = room + WORDS * wide;
@@ -118,5 +120,41 @@ void carp_words_back(const filters *f, const side_words *sides, const row_optimi
             update(o->table + at, o->square + at, grad + r * wide, dimension, pow(o->decay, steps), 1 - o->decay, o->rate,
                    o->epsilon);
         }
+    }
+}
+
+/* A batch's words: their numbers, their embeddings, filled up to whole vectors, and the stretches [count, 2] they are
+   worked on in. Whoever calls takes the next stretch that nobody has taken, until there is none. */
+typedef struct {
+    const long *numbers, *stretches;
+    long count, *next;
+    float *rows;
+} batch;
+
+static int next_stretch(const batch *b, long *i) {
+    *i = __atomic_fetch_add(b->next, 1, __ATOMIC_RELAXED);
+    return *i < b->count;
+}
+
+/* The embeddings of the batch's words, and each side's slices of its own. */
+void carp_slices_round(const filters *f, const side_words *sides, const float *table, const batch *b, float *const *slices) {
+    const long wide = whole_vectors(f->dimension), stride = whole_vectors(f->window * f->filters);
+    for (long i; next_stretch(b, &i);) {
+        const long first = b->stretches[2 * i], count = b->stretches[2 * i + 1] - first;
+        carp_take(table, f->dimension, b->numbers + first, count, b->rows + first * wide);
+        for (int s = 0; s < 2; s++)
+            if (first >= sides[s].first && first < sides[s].last)
+                carp_slices(f + s, b->rows + first * wide, count, slices[s] + (first - sides[s].first) * stride);
+    }
+}
+
+/* The batch's words learn; `sums` [stretches, 2, c · n, d filled up] are written where a side has the words. */
+void carp_words_round(const filters *f, const side_words *sides, const row_optimizer *o, const batch *b, float *sums,
+                      float *room) {
+    const long wide = whole_vectors(f->dimension), size = f->window * f->filters * wide;
+    for (long i; next_stretch(b, &i);) {
+        const long first = b->stretches[2 * i], last = b->stretches[2 * i + 1];
+        float *const places[2] = {sums + 2 * i * size, sums + (2 * i + 1) * size};
+        words_back(f, sides, o, first, last, b->rows + first * wide, b->numbers + first, places, room);
     }
 }
