@@ -197,12 +197,12 @@ def _like(name: str, tensor: Tensor) -> Tensor:
     return Store.of_thread().take(name, tensor.numel(), tensor).view(tensor.shape)
 
 
-def spread(side: Viewpoints, gate: Tensor, project: Tensor) -> dict[str, Tensor]:
-    """Gradients of a side's parameters by name from those of the laid-out ones."""
+def spread(side: Viewpoints, context: Tensor, query: Tensor, project: Tensor) -> dict[str, Tensor]:
+    """Gradients of a side's parameters by name from those of W_1, of W_2 q + b and of W_p."""
     shape = side.gate_context.shape
-    query = gate[-1].view(shape[:2])  # of W_2 q + b
+    query = query.view(shape[:2])
     return {
-        "gate_context": gate[:-1].T.reshape(shape),
+        "gate_context": context.reshape(shape),
         "gate_query": query.unsqueeze(2) * side.queries.detach().unsqueeze(1),
         "queries": torch.einsum("xmn,xm->xn", side.gate_query.detach(), query),
         "gate_bias": query,

@@ -67,8 +67,9 @@ def encoder_library() -> ctypes.CDLL | None:
 def back_library() -> ctypes.CDLL | None:
     loaded = library("encode_back")
     if loaded is not None:
-        places = [_POINTER, _POINTER, _LONG, _POINTER, _LONG, _POINTER, _POINTER, _LONG]
-        loaded.carp_read_back_round.argtypes = places
+        loaded.carp_read_back_round.argtypes = [
+            *[_POINTER] * 2, _LONG, _POINTER, _LONG, *[_POINTER] * 2, _LONG
+        ]  # fmt: skip
         loaded.carp_read_back_round.restype = None
     return loaded
 

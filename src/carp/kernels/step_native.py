@@ -111,9 +111,8 @@ class NativeStep:
         gate, query, project, bias = torch.split(sums, [m * n * n, m * n, k * n, n])
         having = [i for i, (first, _) in enumerate(self.words.stretches) if words.first <= first < words.last]
         weight = parts[having[0] : having[-1] + 1].sum(0)
-        laid_out = torch.cat([gate.view(m * n, n), query.unsqueeze(1)], 1).T
         return {
-            **spread(self.sides[side], laid_out, project.view(k, n)),
+            **spread(self.sides[side], gate, query, project.view(k, n)),
             **self.filters[side].spread(weight, bias),
         }
 

@@ -126,8 +126,9 @@ class TorchStep:
         blocks = [gradients for gradients in self.found[number] if gradients is not None]
         if not blocks:
             return {}
+        gate = _sum([b.gate for b in blocks])  # [n + 1, M · n]
         return {
-            **spread(self.sides[number], _sum([b.gate for b in blocks]), _sum([b.project for b in blocks])),
+            **spread(self.sides[number], gate[:-1].T, gate[-1], _sum([b.project for b in blocks])),
             **self.filters[number].spread(_sum(slices), _sum([b.bias for b in blocks])),
         }
 
