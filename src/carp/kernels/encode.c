@@ -41,18 +41,20 @@ INLINE void call(const reader *e, const int *places, long left, const float *sli
     }
 }
 
-static void drop(const unsigned short *drawn, long chance, long n, long row, long left, float *features) {
-    typedef unsigned short narrow __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
-    for (long i = 0; i < n; i++, drawn += row, features += TOKENS) {
-        if (left < TOKENS) {
-            for (long t = 0; t < left; t++) features[t] = drawn[t] < chance ? 0 : features[t];
-            continue;
+/* Features whose numbers are below `chance` become zero. A feature's number is mixed from the keys and its place among
+   all of the side's, [T, n], and so is the same whoever asks, in whatever order: see `drawn` in steps_cpu.py. */
+static void drop(const laid_down *d, long n, long token, float *features) {
+    typedef unsigned numbers __attribute__((vector_size(4 * LANES)));
+    numbers place;
+    for (unsigned l = 0; l < LANES; l++) place[l] = (token + l) * n;
+    for (long i = 0; i < n; i++, place++, features += TOKENS)
+        for (unsigned h = 0; h < TOKENS; h += LANES) {
+            numbers x = ((place + h * (unsigned)n) * 0x9E3779B1u) ^ d->keys[0];
+            x = (x ^ (x >> 16)) * 0x85EBCA6Bu + d->keys[1];
+            x = (x ^ (x >> 13)) * 0xC2B2AE35u;
+            x ^= x >> 16;
+            store(features + h, choose((whole)(x < d->chance), (lanes){0}, load(features + h)));
         }
-        for (long h = 0; h < TOKENS; h += LANES) {
-            const whole number = __builtin_convertvector(*(const narrow *)(drawn + h), whole);
-            store(features + h, choose(number < (int)chance, (lanes){0}, load(features + h)));
-        }
-    }
 }
 
 /* Past the caches where that can be said: what is kept for the way back would only drive out what is needed now. */
@@ -105,7 +107,7 @@ void carp_read(const reader *e, const laid_down *d, long first, long last, const
             const long left = end - t < TOKENS ? end - t : TOKENS;
             float *c = features + (kept ? origin + tile : 0) * n * TOKENS;
             gather(e, d->places + t * e->window, left, slices, stride, c);
-            if (d->drawn) drop(d->drawn + n * begin + t - begin, d->chance, n, end - begin, left, c);
+            if (d->chance) drop(d, n, t, c);
             call(e, d->places + (t + left) * e->window, d->edges[last] - t - left, slices, stride);
             for (long x = 0; x < m; x++) {
                 float *gate = kept ? gates + ((origin + tile) * m + x) * n * TOKENS : 0;

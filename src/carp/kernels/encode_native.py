@@ -34,8 +34,8 @@ class LaidDown(ctypes.Structure):
 
     _fields_ = [
         ("places", _POINTER),
-        ("drawn", _POINTER),
-        ("chance", _LONG),
+        ("chance", ctypes.c_uint32),
+        ("keys", ctypes.c_uint32 * 2),
         *((name, _POINTER) for name in ("edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs")),
     ]
 
@@ -108,7 +108,7 @@ class NativeDocuments:
     """Documents as C finds them; `places` [T, window] are rows of the slices."""
 
     def __init__(
-        self, blocks: Blocks, places: NDArray[np.int32], drawn: NDArray[np.uint16] | None = None, chance: int = 0
+        self, blocks: Blocks, places: NDArray[np.int32], chance: int = 0, keys: tuple[int, int] = (0, 0)
     ) -> None:
         columns = (
             blocks.edges,
@@ -120,11 +120,10 @@ class NativeDocuments:
             blocks.pairs,
         )
         self.kept = [np.ascontiguousarray(column) for column in (places, *columns)]
-        self.drawn = drawn
         self.tiles = int(blocks.tiles[-1])
         self.longest = int(np.diff(blocks.tiles).max(initial=0))  # tiles of a block
         first, *rest = (column.ctypes.data for column in self.kept)
-        self.struct = LaidDown(first, None if drawn is None else drawn.ctypes.data, chance, *rest)
+        self.struct = LaidDown(first, chance, keys, *rest)
 
     def room(self, reader: NativeReader) -> int:
         """Numbers needed inside a block."""

@@ -13,8 +13,7 @@ typedef struct {
 /* Documents end to end, in blocks; what belongs to the tokens of block b begins at tile `tiles[b]`. */
 typedef struct {
     const int *places;                     /* [T, c] rows of the slices */
-    const unsigned short *drawn;           /* a block's are [n, tokens]; below `chance` a feature is dropped; or null */
-    long chance;
+    unsigned chance, keys[2];              /* a feature is dropped whose number is below; see `drop` in encode.c */
     const long *edges, *tiles, *pair_edges; /* [B + 1] tokens, tiles and pairs of the blocks */
     const long *spans;                     /* [P, 2] tokens of each pair's document */
     const long *hole_edges, *holes;        /* [P + 1] and the tokens each pair leaves out */

@@ -41,8 +41,8 @@ class NativeStep:
         self.readers = [NativeReader(side, loaded) for side in sides]
         self.filters = [NativeFilters(side.convolution, scale, words) for side in sides]
         self.documents = [
-            NativeDocuments(tokens.blocks, of.places, None if step.drawn is None else step.drawn[side], step.chance)
-            for side, (tokens, of) in enumerate(zip(step.sides, step.words.sides, strict=True))
+            NativeDocuments(tokens.blocks, of.places, step.chance, keys)
+            for tokens, of, keys in zip(step.sides, step.words.sides, step.keys, strict=True)
         ]
         self.pieces = [
             (side, first, min(first + BLOCKS, len(tokens.blocks)))

@@ -64,9 +64,9 @@ class TorchStep:
 
         def viewpoints(piece: Piece) -> None:
             block, side = piece.block, piece.side
-            n, mask = self.gates[side].filters, None
+            mask = None
             if dropped is not None:
-                mask = dropped[side][n * block.first : n * block.last].reshape(n, -1)
+                mask = dropped[side][block.first : block.last].T
             codes = self.step.words.sides[side].codes[block.first : block.last]
             read_features(codes, self.filters[side].table(), piece.trace, mask)
             found[side][torch.from_numpy(block.pairs)] = forward_block(self.gates[side], piece.trace)
