@@ -80,7 +80,7 @@ class NativeReader:
     def __init__(self, side: Viewpoints, loaded: ctypes.CDLL) -> None:
         config = side.config
         self.library = loaded
-        self.m, self.n, self.k = config.viewpoints, config.filters, config.latent_size
+        self.m, self.n, self.k, self.window = config.viewpoints, config.filters, config.latent_size, config.window
         context = side.gate_context.detach().contiguous()  # [M, n, n]
         query = torch.einsum("xmn,xn->xm", side.gate_query.detach(), side.queries.detach()) + side.gate_bias.detach()
         project = side.projection.detach().contiguous()  # [k, n]

@@ -35,22 +35,17 @@ class NativeStep:
         self, step: Step, sides: Sequence[Viewpoints], stores: Sequence[Store], rows: RowOptimizer, scale: float
     ) -> None:
         self.step, self.sides, self.stores, self.rows = step, sides, stores, rows
-        loaded, words = encoder_library(), words_library()
-        assert loaded is not None, "asked before: native_covers"
-        assert words is not None
-        self.readers = [NativeReader(side, loaded) for side in sides]
+        words = words_library()
+        assert words is not None, "asked before: native_covers"
         self.filters = [NativeFilters(side.convolution, scale, words) for side in sides]
-        self.documents = [
-            NativeDocuments(tokens.blocks, of.places, step.chance, keys)
-            for tokens, of, keys in zip(step.sides, step.words.sides, step.keys, strict=True)
-        ]
+        wide = whole_vectors(rows.table.shape[1])
+        embeddings = self._room(0, "embeddings", len(step.words.distinct) * wide)
+        self.words = WordRounds(self.filters, step.words, embeddings)
         self.pieces = [
             (side, first, min(first + BLOCKS, len(tokens.blocks)))
             for side, tokens in enumerate(step.sides)
             for first in range(0, len(tokens.blocks), BLOCKS)
         ]
-        distinct, wide = step.words.distinct, whole_vectors(rows.table.shape[1])
-        self.words = WordRounds(self.filters, step.words, self._room(0, "embeddings", len(distinct) * wide))
 
     def _room(self, side: int, name: str, count: int) -> Tensor:
         return self.stores[side].take(name, count, self.rows.table)
@@ -59,12 +54,25 @@ class NativeStep:
         """The viewpoints and the aspects of the batch's pairs."""
         together = zip(self.filters, self.step.words.sides, self.stores, strict=True)
         slices = [filters.table(words.last - words.first, store) for filters, words, store in together]
-        _on_all(lambda: self.words.forth(self.rows.table, slices))
-        reader, like, pairs = self.readers[0], self.rows.table, len(self.step.batch)
-        found = like.new_zeros(pairs, reader.m, reader.k), like.new_zeros(pairs, reader.m, reader.k)
+        wait = _start_on_all(lambda: self.words.forth(self.rows.table, slices))
+        found = self._lay_out(slices)
+        wait()
+        room, like = max(documents.room(self.readers[0]) for documents in self.documents), self.rows.table
+        _start_on_all(lambda: self.rounds.forth(Store.of_thread().take("reading", room, like)))()
+        return found
+
+    def _lay_out(self, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """All that the documents' rounds need, and where their viewpoints will be."""
+        loaded, step = encoder_library(), self.step
+        assert loaded is not None, "asked before: native_covers"
+        self.readers = [NativeReader(side, loaded) for side in self.sides]
+        self.documents = [
+            NativeDocuments(tokens.blocks, of.places, step.chance, keys)
+            for tokens, of, keys in zip(step.sides, step.words.sides, step.keys, strict=True)
+        ]
+        shape = len(step.batch), self.readers[0].m, self.readers[0].k
+        found = self.rows.table.new_zeros(shape), self.rows.table.new_zeros(shape)
         self.rounds = Rounds([self._side(side, slices[side], found[side]) for side in (0, 1)], self.pieces)
-        room = max(documents.room(reader) for documents in self.documents)
-        _on_all(lambda: self.rounds.forth(Store.of_thread().take("reading", room, like)))
         return found
 
     def _side(self, side: int, slices: Tensor, viewpoints: Tensor) -> Side:
@@ -98,28 +106,31 @@ class NativeStep:
         parts = self._room(1, "filters", shape[0] * 2 * shape[2] * shape[3]).view(shape)
         room = self.words.room()
         take = Store.of_thread
-        _on_all(lambda: self.words.back(self.d_features, self.rows, parts, take().take("words", room, like)))
-        return [self._gradients(side, parts[:, side]) for side in (0, 1)]
+        wait = _start_on_all(
+            lambda: self.words.back(self.d_features, self.rows, parts, take().take("words", room, like))
+        )
+        found = [self._gradients(side) for side in (0, 1)]
+        wait()
+        for side, grads in enumerate(found):
+            if grads:
+                grads |= self._filter_gradients(side, parts[:, side], grads.pop("bias"))
+        return found
 
-    def _gradients(self, side: int, parts: Tensor) -> dict[str, Tensor]:
+    def _gradients(self, side: int) -> dict[str, Tensor]:
+        """Of all but the filters, and "bias", the sum of the tokens'."""
         of = [number for number, piece in enumerate(self.pieces) if piece[0] == side]
         if not of:
             return {}
-        reader, words = self.readers[side], self.step.words.sides[side]
-        m, n, k = reader.m, reader.n, reader.k
+        m, n, k = self.readers[side].m, self.readers[side].n, self.readers[side].k
         sums = self.sums[of[0] : of[-1] + 1].sum(0)
         gate, query, project, bias = torch.split(sums, [m * n * n, m * n, k * n, n])
+        return {**spread(self.sides[side], gate, query, project.view(k, n)), "bias": bias}
+
+    def _filter_gradients(self, side: int, parts: Tensor, bias: Tensor) -> dict[str, Tensor]:
+        words = self.step.words.sides[side]
         having = [i for i, (first, _) in enumerate(self.words.stretches) if words.first <= first < words.last]
-        weight = parts[having[0] : having[-1] + 1].sum(0)
-        return {
-            **spread(self.sides[side], gate, query, project.view(k, n)),
-            **self.filters[side].spread(weight, bias),
-        }
+        return self.filters[side].spread(parts[having[0] : having[-1] + 1].sum(0), bias)
 
 
 def _start_on_all(work: Callable[[], None]) -> Callable[[], None]:
     return workers().start(lambda _: work(), range(workers().count))
-
-
-def _on_all(work: Callable[[], None]) -> None:
-    _start_on_all(work)()
