@@ -24,7 +24,7 @@ static inline float total(lanes x) {
     return part[0];
 }
 
-INLINE lanes within(lanes x, float least, float most) {
+INLINE lanes clamped(lanes x, float least, float most) {
 #ifdef __AVX512F__
     return (lanes)_mm512_min_ps(_mm512_max_ps((__m512)x, _mm512_set1_ps(least)), _mm512_set1_ps(most));
 #else
@@ -43,7 +43,7 @@ INLINE lanes inverse(lanes x) {
 }
 
 INLINE lanes sigmoid(lanes x) {
-    const lanes halvings = within(x * -1.44269504f, -126, 126);
+    const lanes halvings = clamped(x * -1.44269504f, -126, 126);
     const lanes shifted = halvings + 12582912.0f; /* 1.5 · 2²³: the sum is rounded to a whole number */
     const lanes r = halvings - (shifted - 12582912.0f);
     lanes p = all(1.3276472e-3f); /* 2^r from -½ to ½ */
