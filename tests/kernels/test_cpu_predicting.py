@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 
 from carp import kernels
-from carp.kernels import native, ragged, score_cpu, top
+from carp.kernels import documents_cpu, encode_native, native, ragged, score_cpu, top
 from carp.kernels.judge_cpu import NativeJudge
 from carp.kernels.top import top_items
 from carp.models.batch import Pairs, Sizes
@@ -39,13 +41,14 @@ def carp_of(users=20, items=30, dtype=torch.float64, seed=0, **settings):
     return Carp(config, Sizes(users, items, 30)).to(dtype).eval()
 
 
+LENGTHS = [[0], [1], [0, 0, 0], [1, 0, 2, 1], [900, 0, 3], list(range(40)), [300] * 9]
 ENCODED = [{}, {"window": 5, "attention_scale": 3.0}, {"window": 1, "viewpoints": 1}]
 
 
 @pytest.mark.parametrize("settings", ENCODED, ids=str)
 @pytest.mark.parametrize(
     "lengths",
-    [[0], [1], [0, 0, 0], [1, 0, 2, 1], [900, 0, 3], list(range(40)), [300] * 9],
+    LENGTHS,
     ids=lambda lengths: f"{len(lengths)} documents of {min(lengths)} to {max(lengths)} words",
 )
 def test_documents_are_encoded_as_by_the_plain_model(lengths, settings):
@@ -234,6 +237,43 @@ def test_other_errors_are_not_taken_for_memory(monkeypatch):
 def compiled():
     if native.library("judge") is None:
         pytest.skip("there is no C compiler here")
+
+
+SHAPES = [
+    {},
+    {"filters": 50, "latent_size": 25, "viewpoints": 5, "dimension": 30},
+    {"filters": 16, "latent_size": 150, "viewpoints": 1, "dimension": 16},
+    {"filters": 13, "latent_size": 1, "viewpoints": 2, "window": 1, "dimension": 1},
+    {"filters": 1, "latent_size": 33, "viewpoints": 4, "window": 5, "attention_scale": 2.5},
+]
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("settings", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "lengths",
+    LENGTHS,
+    ids=lambda lengths: f"{len(lengths)} documents of {min(lengths)} to {max(lengths)} words",
+)
+def test_compiled_documents_are_encoded_as_by_the_plain_model(lengths, settings):
+    exact, documents = carp_of(**settings), random_documents(lengths)
+    model = copy.deepcopy(exact).float()
+    assert encode_native.NativeReader.of(model.item_side) is not None
+    found = kernels.encode_documents(model.encode_items, documents, CPU)
+    words, reviews = (torch.from_numpy(array) for array in padded(documents, np.arange(len(lengths))))
+    with torch.no_grad():
+        expected = exact.encode_items(words, reviews)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_compiled_blocks_change_nothing(monkeypatch):
+    model, documents = carp_of().float(), random_documents(list(range(30)))
+    whole = kernels.encode_documents(model.encode_users, documents, CPU)
+    monkeypatch.setattr(documents_cpu, "ROWS", 7)
+    monkeypatch.setattr(documents_cpu, "BLOCKS", 1)
+    monkeypatch.setattr(ragged, "BLOCK_TOKENS", 10)
+    torch.testing.assert_close(kernels.encode_documents(model.encode_users, documents, CPU), whole)
 
 
 @pytest.mark.usefixtures("compiled")

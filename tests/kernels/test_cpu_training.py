@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from carp.kernels import trainer_for
+from carp.kernels import native, ragged, step_native, trainer_for
+from carp.kernels.optimizer_native import NativeRmsprop
 from carp.kernels.ragged import Windows, lay_down, pair_weights
+from carp.kernels.step_torch import TorchStep
 from carp.kernels.train_cpu import CpuTrainer
 from carp.kernels.workers import Workers, workers
 from carp.models.batch import Pairs, Sizes, TrainingData
@@ -250,3 +252,137 @@ def test_a_fast_path_that_breaks_says_so_once_and_gives_way():
     with pytest.warns(RuntimeWarning, match="plain path: 'lr'") as caught:
         assert trainer_for(model, data, TrainingSettings(), CPU, broken) is None
     assert len(caught) == 1
+
+
+# ---- in C
+
+
+@pytest.fixture
+def compiled():
+    if native.library("encode") is None:
+        pytest.skip("there is no C compiler here")
+
+
+SHAPES = [
+    {},
+    {"filters": 50, "latent_size": 25, "viewpoints": 5, "dimension": 30},
+    {"filters": 16, "latent_size": 150, "viewpoints": 1, "dimension": 16},
+    {"filters": 13, "latent_size": 1, "viewpoints": 2, "window": 1, "dimension": 1},
+    {"filters": 1, "latent_size": 33, "viewpoints": 4, "window": 5, "attention_scale": 2.5},
+]
+
+
+def gradients_of_one_step(run, model, data):
+    """With a decay of 0 the running square is the squared gradient itself."""
+    settings = TrainingSettings(batch_size=len(data.train), learning_rate=1e-4, decay=0.0)
+    optimizer = make_optimizer(model, settings)
+    run(model, data, settings, optimizer)
+    return {name: optimizer.state[p]["square_avg"].double().sqrt() for name, p in model.named_parameters()}
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("block", [1, 576])
+@pytest.mark.parametrize("settings", SHAPES, ids=str)
+def test_the_compiled_gradient_of_one_step_is_the_plain_one(settings, block, monkeypatch):
+    """Pairs share documents and leave different reviews out; some documents are empty, some of one word."""
+    monkeypatch.setattr(ragged, "BLOCK_TOKENS", block)
+    monkeypatch.setattr(step_native, "BLOCKS", 2)
+    data = made_up_data(seed=7)
+    exact, model = twins(data, **settings)
+    expected = gradients_of_one_step(plain_epoch, exact, data)
+    found = gradients_of_one_step(fast_epoch, model.float(), data)
+    for name, grad in expected.items():
+        assert grad.any(), name
+        largest = float(grad.max())
+        torch.testing.assert_close(found[name], grad, rtol=2e-4, atol=2e-5 * largest, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.usefixtures("compiled")
+def test_words_that_come_back_have_been_forgetting_meanwhile():
+    """Many small batches: rows rest for some steps, and their running squares decay when next needed."""
+    data = made_up_data(seed=3)
+    settings = TrainingSettings(batch_size=4, learning_rate=0.001)
+    exact, model = twins(data)
+    optimizers = make_optimizer(exact, settings), make_optimizer(model.float(), settings)
+    expected = plain_epoch(exact, data, settings, optimizers[0])
+    assert fast_epoch(model, data, settings, optimizers[1]) == pytest.approx(expected, rel=1e-4)
+    both = zip(optimizers, (exact, model), strict=True)
+    squares = [optimizer.state[each.embedding.weight]["square_avg"] for optimizer, each in both]
+    torch.testing.assert_close(squares[1].double(), squares[0], rtol=1e-2, atol=1e-3 * float(squares[0].max()))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_compiled_and_torch_drop_the_same_features(dropout):
+    data = made_up_data(seed=5, longest=20)
+    settings = TrainingSettings(batch_size=16, learning_rate=1e-3)
+    losses = []
+    for form in (step_native.NativeStep, TorchStep):
+        _, model = twins(data, dtype=torch.float32, dropout=dropout, filters=50)
+        trainer = CpuTrainer(model.train(), data, settings.batch_size, make_optimizer(model, settings))
+        assert trainer.form is step_native.NativeStep
+        trainer.form = form
+        losses.append([trainer.epoch(0, epoch, Silent()) for epoch in (1, 2)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch):
+    monkeypatch.setattr(ragged, "BLOCK_TOKENS", 20)
+    data = made_up_data(users=12, items=10, pairs=100)
+    settings = TrainingSettings(batch_size=30, learning_rate=0.01)
+    found = []
+    before = torch.get_num_threads()
+    for threads in (1, 2, 3, 2):
+        torch.set_num_threads(threads)
+        try:
+            _, model = twins(data, dtype=torch.float32, dropout=0.2)
+            fast_epoch(model, data, settings, make_optimizer(model, settings))
+            found.append(model.state_dict())
+        finally:
+            torch.set_num_threads(before)
+    for other in found[1:]:
+        for name, tensor in found[0].items():
+            assert torch.equal(tensor, other[name]), name
+
+
+@pytest.mark.usefixtures("compiled")
+def test_double_precision_and_machines_without_a_compiler_are_served_by_torch(monkeypatch):
+    data = made_up_data()
+    settings = TrainingSettings(batch_size=16)
+    exact, model = twins(data)
+    assert CpuTrainer(exact, data, 16, make_optimizer(exact, settings)).form is TorchStep
+    model.float()
+    for library in ("encoder_library", "words_library"):
+        monkeypatch.setattr(step_native, library, lambda: None)
+        assert CpuTrainer(model, data, 16, make_optimizer(model, settings)).form is TorchStep
+        monkeypatch.undo()
+    assert CpuTrainer(model, data, 16, make_optimizer(model, settings)).form is step_native.NativeStep
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_optimizer_is_torchs_own():
+    torch.manual_seed(0)
+    tensors = [torch.nn.Parameter(torch.randn(shape)) for shape in ((3,), (17, 5), (64,), ())]
+    twin = [torch.nn.Parameter(tensor.detach().clone()) for tensor in tensors]
+    plain, ours = (torch.optim.RMSprop(some, lr=0.01, alpha=0.9, eps=1e-6) for some in (tensors, twin))
+    compiled = NativeRmsprop.of(ours)
+    assert compiled is not None
+    for step in range(3):
+        for one, other in zip(tensors, twin, strict=True):
+            one.grad = None if step == 1 and one.ndim == 2 else torch.randn(one.shape)
+            other.grad = None if one.grad is None else one.grad.clone()
+        plain.step()
+        compiled.step()
+    for one, other in zip(tensors, twin, strict=True):
+        torch.testing.assert_close(other, one)
+        for name, value in plain.state[one].items():
+            torch.testing.assert_close(ours.state[other][name], value)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("settings", [{"momentum": 0.9}, {"centered": True}, {"weight_decay": 0.1}], ids=str)
+def test_other_optimizers_are_left_to_torch(settings):
+    assert NativeRmsprop.of(torch.optim.RMSprop([torch.nn.Parameter(torch.zeros(3))], **settings)) is None
+    assert NativeRmsprop.of(torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))])) is None
+    assert NativeRmsprop.of(torch.optim.RMSprop([torch.nn.Parameter(torch.zeros(3).double())])) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,48 +19,58 @@ from carp.reviews.documents import Documents
 
 CHUNK_WORDS = 1_000_000  # of documents laid down at once
 ROWS = 512
-BLOCKS = 4  # encoded in one go
+BLOCKS = 8  # encoded in one go
+Encoder = Callable[[Documents, Tensor], None]  # some of the documents into their sides
 
 
 @torch.no_grad()
 def encode_side(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor:
     """Viewpoints [D, M, k]; zero where a document is empty."""
-    reader, filters = NativeReader.of(side), NativeFilters.of(side.convolution)
     sides = table.new_zeros(len(documents), side.config.viewpoints, side.config.latent_size)
-    if reader is not None and filters is not None and table.is_contiguous():
-        _encode_native(reader, filters, table.detach(), documents, sides)
-        return sides
-    gates, slices = Gates(side), _slices(side, table, documents)
+    encode = _native_encoder(side, table, documents) or _torch_encoder(side, table, documents)
     start = 0
     while start < len(documents):
         reach = int(np.searchsorted(documents.offsets, documents.offsets[start] + CHUNK_WORDS, side="right")) - 1
         end = min(len(documents), max(start + 1, reach))
-        _encode_some(side, gates, slices, _stretch(documents, start, end), sides[start:end])
+        encode(_stretch(documents, start, end), sides[start:end])
         start = end
     return sides
+
+
+def _stretch(documents: Documents, start: int, end: int) -> Documents:
+    first, last = int(documents.offsets[start]), int(documents.offsets[end])
+    words, review, place = (c[first:last] for c in (documents.words, documents.review, documents.place))
+    return Documents(words, review, place, documents.offsets[start : end + 1] - first)
 
 
 # ---- in C
 
 
+def _native_encoder(side: Viewpoints, table: Tensor, documents: Documents) -> Encoder | None:
+    reader, filters = NativeReader.of(side), NativeFilters.of(side.convolution)
+    if reader is None or filters is None or table.dtype != torch.float32 or not table.is_contiguous():
+        return None
+    slot, slices = _native_slices(filters, table.detach(), documents)
+    return lambda some, out: _encode_native(reader, slot, slices, some, out)
+
+
 def _encode_native(
-    reader: NativeReader, filters: NativeFilters, table: Tensor, documents: Documents, out: Tensor
+    reader: NativeReader, slot: NDArray[np.int32], slices: Tensor, documents: Documents, out: Tensor
 ) -> None:
-    slot, slices = _native_slices(filters, table, documents)
-    places = np.empty((len(documents.words), filters.window), np.int32)
+    words, review = (np.ascontiguousarray(column, np.int32) for column in (documents.words, documents.review))
+    documents = Documents(words, review, documents.place, np.ascontiguousarray(documents.offsets, np.int64))
+    places = np.empty((len(words), reader.window), np.int32)
     everyone = np.arange(len(documents))
     blocks = cut(documents.offsets, everyone, np.zeros(len(documents), np.int64), np.zeros(0, np.int64))
     laid_down = NativeDocuments(blocks, places)
     starts = np.searchsorted(documents.offsets[1:], blocks.edges, side="right")  # each block's first document
-    m, n, k = reader.m, reader.n, reader.k
-    sizes = n * TILE, m * n * TILE, m * k * TILE * laid_down.longest, laid_down.room(reader)
+    sizes = [reader.n * TILE, reader.m * reader.k * TILE * laid_down.longest, laid_down.room(reader)]
 
     def encode(block: int) -> None:
         last = min(block + BLOCKS, len(blocks))
         find_windows(documents, range(starts[block], starts[last]), slot, places)
         whole = Store.of_thread().take("encoding", sum(sizes), out)
-        features, gate, words, room = whole.split(sizes)
-        read_blocks(reader, laid_down, range(block, last), slices, (features, gate, words, room), out, kept=False)
+        read_blocks(reader, laid_down, range(block, last), slices, torch.split(whole, sizes), out)
 
     workers().run(encode, range(0, len(blocks), BLOCKS))
 
@@ -69,7 +81,7 @@ def _native_slices(filters: NativeFilters, table: Tensor, documents: Documents) 
     seen[documents.words] = True
     words = torch.from_numpy(np.flatnonzero(seen))
     slot = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-    slices = filters.table(len(words))
+    slices = filters.table(len(words), Store())
     width = whole_vectors(table.shape[1])
 
     def multiply(start: int) -> None:
@@ -85,10 +97,9 @@ def _native_slices(filters: NativeFilters, table: Tensor, documents: Documents) 
 # ---- in torch
 
 
-def _stretch(documents: Documents, start: int, end: int) -> Documents:
-    first, last = int(documents.offsets[start]), int(documents.offsets[end])
-    words, review, place = (c[first:last] for c in (documents.words, documents.review, documents.place))
-    return Documents(words, review, place, documents.offsets[start : end + 1] - first)
+def _torch_encoder(side: Viewpoints, table: Tensor, documents: Documents) -> Encoder:
+    gates, slices = Gates(side), _slices(side, table, documents)
+    return lambda some, out: _encode_some(side, gates, slices, some, out)
 
 
 def _slices(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor:

@@ -15,14 +15,18 @@ void carp_pack(const float *from, long rows, long depth, long row_step, long dep
 /* c_j [n, TOKENS]: each token's sum of its neighbours' slices, through ReLU; zero where there is no token. */
 static void gather(const reader *e, const int *places, long left, const float *slices, long stride, float *features) {
     const long n = e->filters, window = e->window;
-    for (long t = 0; t < TOKENS; t++, places += window)
+    for (long half = 0; half < TOKENS; half += LANES)
         for (long first = 0; first < n; first += LANES) {
-            lanes sum = {0};
-            float part[LANES];
-            if (t < left)
-                for (long s = 0; s < window; s++) sum += load(slices + places[s] * stride + s * n + first);
-            store(part, larger(sum, (lanes){0}));
-            for (long i = 0; i < LANES && first + i < n; i++) features[(first + i) * TOKENS + t] = part[i];
+            lanes sum[LANES];
+            for (long l = 0; l < LANES; l++) {
+                sum[l] = (lanes){0};
+                if (half + l >= left) continue;
+                for (long s = 0; s < window; s++)
+                    sum[l] += load(slices + places[(half + l) * window + s] * stride + s * n + first);
+            }
+            turn(sum);
+            for (long i = 0; i < LANES && first + i < n; i++)
+                store(features + (first + i) * TOKENS + half, larger(sum[i], (lanes){0}));
         }
 }
 
@@ -37,61 +41,91 @@ INLINE void call(const reader *e, const int *places, long left, const float *sli
     }
 }
 
-static void drop(const unsigned short *drawn, long chance, long n, long row, long left, float *features) {
-    typedef unsigned short narrow __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
-    for (long i = 0; i < n; i++, drawn += row, features += TOKENS) {
-        if (left < TOKENS) {
-            for (long t = 0; t < left; t++) features[t] = drawn[t] < chance ? 0 : features[t];
-            continue;
+/* Features whose numbers are below `chance` become zero. A feature's number is mixed from the keys and its place among
+   all of the side's, [T, n], and so is the same whoever asks, in whatever order: see `drawn` in steps_cpu.py. */
+static void drop(const laid_down *d, long n, long token, float *features) {
+    typedef unsigned numbers __attribute__((vector_size(4 * LANES)));
+    numbers place;
+    for (unsigned l = 0; l < LANES; l++) place[l] = (token + l) * n;
+    for (long i = 0; i < n; i++, place++, features += TOKENS)
+        for (unsigned h = 0; h < TOKENS; h += LANES) {
+            numbers x = ((place + h * (unsigned)n) * 0x9E3779B1u) ^ d->keys[0];
+            x = (x ^ (x >> 16)) * 0x85EBCA6Bu + d->keys[1];
+            x = (x ^ (x >> 13)) * 0xC2B2AE35u;
+            x ^= x >> 16;
+            store(features + h, choose((whole)(x < d->chance), (lanes){0}, load(features + h)));
         }
-        for (long h = 0; h < TOKENS; h += LANES) {
-            const whole number = __builtin_convertvector(*(const narrow *)(drawn + h), whole);
-            store(features + h, choose(number < (int)chance, (lanes){0}, load(features + h)));
-        }
+}
+
+/* Past the caches where that can be said: what is kept for the way back would only drive out what is needed now. */
+INLINE void put_away(float *to, lanes x) {
+#ifdef __AVX512F__
+    _mm512_stream_ps(to, (__m512)x);
+#else
+    store(to, x);
+#endif
+}
+
+/* Equation 1 and the projection of one viewpoint of a tile: its words [k, TOKENS]. The gate [n, TOKENS] is kept if there
+   is a place for it; `room` is for 2 n · TOKENS numbers. */
+static void project(const reader *e, long x, const float *features, float *kept, float *room, float *words) {
+    const long n = e->filters;
+    float *gate = room, *gated = room + n * TOKENS;
+    multiply(e->gate + x * n * n, n, n, features, e->query + x * n, gate, 0);
+    for (long j = 0; j < n * TOKENS; j += LANES) {
+        const lanes open = sigmoid(load(gate + j));
+        if (kept) put_away(kept + j, open);
+        store(gated + j, open * load(features + j));
+    }
+    multiply(e->project, e->size, n, gated, 0, words, 0);
+}
+
+/* Equation 2 for one pair. */
+static void view(const reader *e, const laid_down *d, long p, long begin, const float *words, float *room, float *viewpoints) {
+    const long k = e->size, m = e->viewpoints;
+    const long from = (d->spans[2 * p] - begin) / LANES, to = (d->spans[2 * p + 1] - begin + LANES - 1) / LANES;
+    lanes *mean = (lanes *)room, *attention = mean + (to - from);
+    float *rudiment = (float *)(attention + (to - from));
+    mean_weights(d, p, begin, from, to, mean);
+    for (long x = 0; x < m; x++) {
+        attend(e, words, x, mean, from, to, rudiment, attention);
+        weighted(words, m * k, x * k, k, attention, from, to, viewpoints + x * k);
     }
 }
 
-/* Equation 1 and the projection: gate [M · n, TOKENS] and words [M · k, TOKENS] of a tile. */
-static void project(const reader *e, const float *features, float *gate, float *gated, float *words) {
-    const long n = e->filters, k = e->size;
-    for (long x = 0; x < e->viewpoints; x++, gate += n * TOKENS, words += k * TOKENS) {
-        multiply(e->gate + x * n * n, n, n, features, e->query + x * n, gate, 0);
-        for (long j = 0; j < n * TOKENS; j += LANES) {
-            const lanes open = sigmoid(load(gate + j));
-            store(gate + j, open);
-            store(gated + j, open * load(features + j));
-        }
-        multiply(e->project, k, n, gated, 0, words, 0);
-    }
-}
-
-/* The viewpoints [., M, k] of the pairs of some blocks. Where `features` [tiles, n, TOKENS], `gates` and `words` are
-   wanted for the way back they are room for all tiles, else for one tile, one tile and the longest block.
-   `room` is for (n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. */
+/* The viewpoints [., M, k] of the pairs of some blocks. Where `features` [tiles, n, TOKENS], `gates` [tiles, M · n, TOKENS]
+   and `words` [tiles, M · k, TOKENS] are kept for the way back they are of all tiles; else `features` is room for one,
+   `words` for those of the longest block and there are no gates. `room` is for
+   (2 n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. */
 void carp_read(const reader *e, const laid_down *d, long first, long last, const float *slices, long stride, int kept,
                float *features, float *gates, float *words, float *room, float *viewpoints) {
     const long n = e->filters, m = e->viewpoints, k = e->size;
     for (long b = first; b < last; b++) {
         const long begin = d->edges[b], end = d->edges[b + 1], origin = kept ? d->tiles[b] : 0;
-        float *here = words + origin * m * k * TOKENS;
-        for (long t = begin, tile = 0; t < end; t += TOKENS, tile++) {
-            const long left = end - t < TOKENS ? end - t : TOKENS, at = kept ? origin + tile : 0;
-            float *f = features + at * n * TOKENS;
+        float *p = words + origin * m * k * TOKENS;
+        for (long tile = 0, t = begin; t < end; tile++, t += TOKENS) {
+            const long left = end - t < TOKENS ? end - t : TOKENS;
+            float *c = features + (kept ? origin + tile : 0) * n * TOKENS;
+            gather(e, d->places + t * e->window, left, slices, stride, c);
+            if (d->chance) drop(d, n, t, c);
             call(e, d->places + (t + left) * e->window, d->edges[last] - t - left, slices, stride);
-            gather(e, d->places + t * e->window, left, slices, stride, f);
-            if (d->drawn) drop(d->drawn + n * begin + (t - begin), d->chance, n, end - begin, left, f);
-            project(e, f, gates + at * m * n * TOKENS, room, here + tile * m * k * TOKENS);
-        }
-        for (long p = d->pair_edges[b]; p < d->pair_edges[b + 1]; p++) {
-            const long from = (d->spans[2 * p] - begin) / LANES, to = (d->spans[2 * p + 1] - begin + LANES - 1) / LANES;
-            lanes *mean = (lanes *)room, *attention = mean + (to - from);
-            float *rudiment = (float *)(attention + (to - from));
-            mean_weights(d, p, begin, from, to, mean);
             for (long x = 0; x < m; x++) {
-                attend(e, here, x, mean, from, to, rudiment, attention);
-                weighted(here, m * k, x * k, k, attention, from, to, viewpoints + (d->pairs[p] * m + x) * k);
+                float *gate = kept ? gates + ((origin + tile) * m + x) * n * TOKENS : 0;
+                project(e, x, c, gate, room, p + (tile * m + x) * k * TOKENS);
             }
         }
+        for (long pair = d->pair_edges[b]; pair < d->pair_edges[b + 1]; pair++)
+            view(e, d, pair, begin, p, room, viewpoints + d->pairs[pair] * m * k);
+    }
+}
+
+/* Both sides' blocks in pieces [count, 3] of a side, its first block and the one after its last. Whoever calls takes the
+   next piece that nobody has taken, until there is none. */
+void carp_read_round(const side *sides, const long *pieces, long count, long *next, float *room) {
+    for (long i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < count;) {
+        const side *s = sides + pieces[3 * i];
+        carp_read(&s->e, &s->d, pieces[3 * i + 1], pieces[3 * i + 2], s->slices, s->stride, 1, s->features, s->gates,
+                  s->words, room, s->viewpoints);
     }
 }
 

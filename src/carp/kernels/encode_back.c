@@ -11,34 +11,6 @@
 #define SQUARE 2
 #endif
 
-/* From pairs of vectors whose rows' parts are 2 w wide to one whose parts are w wide: a's rows first, then b's. */
-#if defined(__has_builtin) && LANES == 16
-#if __has_builtin(__builtin_shufflevector)
-#define SHUFFLES
-#define HALVES(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-INLINE lanes fold8(lanes a, lanes b) {
-    return HALVES(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-           HALVES(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-}
-INLINE lanes fold4(lanes a, lanes b) {
-    return HALVES(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-           HALVES(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-}
-INLINE lanes fold2(lanes a, lanes b) {
-    return HALVES(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
-           HALVES(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
-}
-INLINE lanes fold1(lanes a, lanes b) {
-    return HALVES(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
-           HALVES(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-}
-INLINE lanes totals4(const lanes *s) { return fold4(fold8(s[0], s[1]), fold8(s[2], s[3])); }
-INLINE lanes totals16(const lanes *s) {
-    return fold1(fold2(totals4(s), totals4(s + 4)), fold2(totals4(s + 8), totals4(s + 12)));
-}
-#endif
-#endif
-
 INLINE void add_totals(const int high, const int wide, lanes sum[SQUARE][SQUARE], float *out, long stride) {
 #ifdef SHUFFLES
     if (high * wide == 25) {
@@ -65,6 +37,7 @@ INLINE void outer(const int high, const int wide, const float *a, long a_step, c
             for (int i = 0; i < high; i++) left[i] = load(a + i * TOKENS + h);
             for (int j = 0; j < wide; j++) {
                 const lanes right = load(b + j * TOKENS + h);
+                __builtin_prefetch(b + b_step + j * TOKENS + h);
                 for (int i = 0; i < high; i++) sum[i][j] += left[i] * right;
             }
         }
@@ -128,9 +101,10 @@ static void attention_back(const reader *e, const laid_down *d, long p, long beg
     }
 }
 
-/* Through the projection and Equation 1 for one tile, to the gradient of the features before ReLU. */
-static void tile_back(const reader *e, const float *features, const float *gate, const float *d_words, float *gated,
-                      float *d_gate, float *d_gated, float *d_features) {
+/* Through the projection and Equation 1 for one tile, to the gradient of the features before ReLU. The gate's own
+   gradient, before the sigmoid, takes its place. */
+static void tile_back(const reader *e, const float *features, float *gate, const float *d_words, float *gated,
+                      float *d_gated, float *d_features) {
     const long n = e->filters, k = e->size, m = e->viewpoints;
     memset(d_features, 0, 4 * n * TOKENS);
     for (long x = 0; x < m; x++) {
@@ -141,22 +115,36 @@ static void tile_back(const reader *e, const float *features, const float *gate,
             __builtin_prefetch(gate + m * n * TOKENS + at, 0, 2); /* the next tile's */
             store(gated + at, through);
             store(d_features + j, load(d_features + j) + back);
-            store(d_gate + at, back * (f - through));
+            store(gate + at, back * (f - through));
         }
     }
-    multiply(e->gate_back, n, m * n, d_gate, 0, d_features, 1);
+    multiply(e->gate_back, n, m * n, gate, 0, d_features, 1);
     for (long j = 0; j < n * TOKENS; j += LANES)
         store(d_features + j, choose(load(features + j) > 0.0f, load(d_features + j), (lanes){0}));
 }
 
-/* Of some blocks, from the gradients of viewpoints [., M, k]: `rows` [T, n filled up to whole vectors] are written, and
-   `sums` is [M · n, n] of W_1, [M · n] of W_2 q + b, [k, n] of W_p and [n] of the convolution's bias. `room` is for
-   (longest · (m k + 2 m n + 6) + 2 n + 2 k + 8) · TOKENS numbers, `longest` a block's most tiles. */
-void carp_read_back(const reader *e, const laid_down *d, long first, long last, const float *features, const float *gates,
-                    const float *words, const float *grad, long longest, float *room, float *rows, float *sums) {
+/* A tile [n, TOKENS] as rows [left, n filled up to whole vectors with zeros]. */
+static void rows_of(const float *tile, long n, long left, float *rows) {
+    const long width = (n + LANES - 1) / LANES * LANES;
+    for (long half = 0; half < TOKENS; half += LANES)
+        for (long first = 0; first < n; first += LANES) {
+            lanes some[LANES];
+            for (long i = 0; i < LANES; i++)
+                some[i] = first + i < n ? load(tile + (first + i) * TOKENS + half) : (lanes){0};
+            turn(some);
+            for (long l = 0; l < LANES && half + l < left; l++) store(rows + (half + l) * width + first, some[l]);
+        }
+}
+
+/* Of some blocks, from the gradients of viewpoints: the rows [T, n filled up to whole vectors] are written, and `sums` is
+   [M · n, n] of W_1, [M · n] of W_2 q + b, [k, n] of W_p and [n] of the convolution's bias. `room` is for
+   (longest · (m k + m n + 6) + 2 n + 2 k + 8) · TOKENS numbers, `longest` a block's most tiles. */
+static void read_back(const side *s, long first, long last, long longest, float *room, float *sums) {
+    const reader *e = &s->e;
+    const laid_down *d = &s->d;
     const long n = e->filters, m = e->viewpoints, k = e->size, width = (n + LANES - 1) / LANES * LANES;
-    float *d_words = room, *gated = d_words + longest * m * k * TOKENS, *d_gate = gated + longest * m * n * TOKENS;
-    float *d_gated = d_gate + longest * m * n * TOKENS, *d_tile = d_gated + n * TOKENS;
+    float *d_words = room, *gated = d_words + longest * m * k * TOKENS;
+    float *d_gated = gated + longest * m * n * TOKENS, *d_tile = d_gated + n * TOKENS;
     lanes *vectors = (lanes *)(d_tile + n * TOKENS);
     const long most = 2 * longest + 1;
     const attending with = {vectors, vectors + most, vectors + 2 * most, (float *)(vectors + 3 * most),
@@ -165,21 +153,26 @@ void carp_read_back(const reader *e, const laid_down *d, long first, long last, 
     memset(sums, 0, 4 * (m * n * n + m * n + k * n + n));
     for (long b = first; b < last; b++) {
         const long begin = d->edges[b], end = d->edges[b + 1], origin = d->tiles[b], tiles = d->tiles[b + 1] - origin;
-        const float *c = features + origin * n * TOKENS, *g = gates + origin * m * n * TOKENS;
-        const float *w = words + origin * m * k * TOKENS;
+        const float *c = s->features + origin * n * TOKENS, *w = s->words + origin * m * k * TOKENS;
+        float *g = s->gates + origin * m * n * TOKENS; /* the gates, and after each tile's way back their gradients */
         memset(d_words, 0, 4 * tiles * m * k * TOKENS);
         for (long p = d->pair_edges[b]; p < d->pair_edges[b + 1]; p++)
-            attention_back(e, d, p, begin, w, grad + d->pairs[p] * m * k, with, d_words);
+            attention_back(e, d, p, begin, w, s->grad + d->pairs[p] * m * k, with, d_words);
         for (long tile = 0; tile < tiles; tile++) {
             tile_back(e, c + tile * n * TOKENS, g + tile * m * n * TOKENS, d_words + tile * m * k * TOKENS,
-                      gated + tile * m * n * TOKENS, d_gate + tile * m * n * TOKENS, d_gated, d_tile);
+                      gated + tile * m * n * TOKENS, d_gated, d_tile);
             add_sums(d_tile, n, 1, of_bias);
-            float *row = rows + (begin + tile * TOKENS) * width;
-            for (long t = 0; t < TOKENS && begin + tile * TOKENS + t < end; t++, row += width)
-                for (long i = 0; i < width; i++) row[i] = i < n ? d_tile[i * TOKENS + t] : 0;
+            rows_of(d_tile, n, end - begin - tile * TOKENS, s->rows + (begin + tile * TOKENS) * width);
         }
-        add_outer(d_gate, m * n, c, n, tiles, sums);
-        add_sums(d_gate, m * n, tiles, of_query);
+        add_outer(g, m * n, c, n, tiles, sums);
+        add_sums(g, m * n, tiles, of_query);
         add_outer(d_words, k, gated, n, tiles * m, of_project);
     }
+}
+
+/* Both sides' blocks in the pieces of carp_read_round, each with its own `sums`. */
+void carp_read_back_round(const side *sides, const long *pieces, long count, long *next, long longest, float *room,
+                          float *sums, long size) {
+    for (long i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < count;)
+        read_back(sides + pieces[3 * i], pieces[3 * i + 1], pieces[3 * i + 2], longest, room, sums + i * size);
 }

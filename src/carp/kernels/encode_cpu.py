@@ -14,6 +14,8 @@ words along the last, contiguous axis, so that gating is plain multiplication of
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import threading
 from dataclasses import dataclass
 
@@ -70,7 +72,7 @@ class Store:
     def take(self, name: str, count: int, like: Tensor) -> Tensor:
         buffer = self._buffers.get(name)
         if buffer is None or buffer.numel() < count or buffer.dtype != like.dtype:
-            buffer = self._buffers[name] = like.new_empty(count + count // 8)
+            buffer = self._buffers[name] = _fresh(count + count // 8, like)
         return buffer[:count]
 
     @staticmethod
@@ -83,6 +85,18 @@ class Store:
 
 
 _own = threading.local()
+LARGE = 1 << 22  # bytes
+
+
+def _fresh(count: int, like: Tensor) -> Tensor:
+    """Large memory in large pages where the system has them: it is read from end to end, or anywhere."""
+    size = count * like.element_size()
+    if size < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return like.new_empty(count)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel may be built without
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=like.dtype, count=count)
 
 
 @dataclass
@@ -183,12 +197,12 @@ def _like(name: str, tensor: Tensor) -> Tensor:
     return Store.of_thread().take(name, tensor.numel(), tensor).view(tensor.shape)
 
 
-def spread(side: Viewpoints, gate: Tensor, project: Tensor) -> dict[str, Tensor]:
-    """Gradients of a side's parameters by name from those of the laid-out ones."""
+def spread(side: Viewpoints, context: Tensor, query: Tensor, project: Tensor) -> dict[str, Tensor]:
+    """Gradients of a side's parameters by name from those of W_1, of W_2 q + b and of W_p."""
     shape = side.gate_context.shape
-    query = gate[-1].view(shape[:2])  # of W_2 q + b
+    query = query.view(shape[:2])
     return {
-        "gate_context": gate[:-1].T.reshape(shape),
+        "gate_context": context.reshape(shape),
         "gate_query": query.unsqueeze(2) * side.queries.detach().unsqueeze(1),
         "queries": torch.einsum("xmn,xm->xn", side.gate_query.detach(), query),
         "gate_bias": query,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -34,9 +34,19 @@ class LaidDown(ctypes.Structure):
 
     _fields_ = [
         ("places", _POINTER),
-        ("drawn", _POINTER),
-        ("chance", _LONG),
+        ("chance", ctypes.c_uint32),
+        ("keys", ctypes.c_uint32 * 2),
         *((name, _POINTER) for name in ("edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs")),
+    ]
+
+
+class Side(ctypes.Structure):
+    """`side` of reading.h."""
+
+    _fields_ = [
+        *(("reader", Reader), ("documents", LaidDown)),
+        *(("slices", _POINTER), ("stride", _LONG)),
+        *((name, _POINTER) for name in ("features", "gates", "words", "viewpoints", "grad", "rows")),
     ]
 
 
@@ -45,11 +55,10 @@ def encoder_library() -> ctypes.CDLL | None:
     loaded = library("encode")
     if loaded is not None:
         loaded.carp_pack.argtypes = [_POINTER, *[_LONG] * 4, _POINTER]
-        loaded.carp_read.argtypes = [
-            *[_POINTER] * 2, *[_LONG] * 2, _POINTER, _LONG, ctypes.c_int, *[_POINTER] * 5
-        ]  # fmt: skip
+        loaded.carp_read.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, _POINTER, _LONG, ctypes.c_int, *[_POINTER] * 5]
+        loaded.carp_read_round.argtypes = [_POINTER, _POINTER, _LONG, _POINTER, _POINTER]
         loaded.carp_windows.argtypes = [*[_POINTER] * 3, *[_LONG] * 2, _POINTER, ctypes.c_int, _LONG, _POINTER]
-        for function in (loaded.carp_pack, loaded.carp_read, loaded.carp_windows):
+        for function in (loaded.carp_pack, loaded.carp_read, loaded.carp_read_round, loaded.carp_windows):
             function.restype = None
     return loaded
 
@@ -58,8 +67,10 @@ def encoder_library() -> ctypes.CDLL | None:
 def back_library() -> ctypes.CDLL | None:
     loaded = library("encode_back")
     if loaded is not None:
-        loaded.carp_read_back.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 4, _LONG, *[_POINTER] * 3]
-        loaded.carp_read_back.restype = None
+        loaded.carp_read_back_round.argtypes = [
+            *[_POINTER] * 2, _LONG, _POINTER, _LONG, *[_POINTER] * 2, _LONG
+        ]  # fmt: skip
+        loaded.carp_read_back_round.restype = None
     return loaded
 
 
@@ -69,7 +80,7 @@ class NativeReader:
     def __init__(self, side: Viewpoints, loaded: ctypes.CDLL) -> None:
         config = side.config
         self.library = loaded
-        self.m, self.n, self.k = config.viewpoints, config.filters, config.latent_size
+        self.m, self.n, self.k, self.window = config.viewpoints, config.filters, config.latent_size, config.window
         context = side.gate_context.detach().contiguous()  # [M, n, n]
         query = torch.einsum("xmn,xn->xm", side.gate_query.detach(), side.queries.detach()) + side.gate_bias.detach()
         project = side.projection.detach().contiguous()  # [k, n]
@@ -97,70 +108,66 @@ class NativeDocuments:
     """Documents as C finds them; `places` [T, window] are rows of the slices."""
 
     def __init__(
-        self, blocks: Blocks, places: NDArray[np.int32], drawn: NDArray[np.uint16] | None = None, chance: int = 0
+        self, blocks: Blocks, places: NDArray[np.int32], chance: int = 0, keys: tuple[int, int] = (0, 0)
     ) -> None:
-        columns = blocks.edges, blocks.tiles, blocks.pair_edges, blocks.spans, blocks.hole_edges, blocks.holes, blocks.pairs
+        columns = (
+            blocks.edges,
+            blocks.tiles,
+            blocks.pair_edges,
+            blocks.spans,
+            blocks.hole_edges,
+            blocks.holes,
+            blocks.pairs,
+        )
         self.kept = [np.ascontiguousarray(column) for column in (places, *columns)]
-        self.drawn = drawn
         self.tiles = int(blocks.tiles[-1])
         self.longest = int(np.diff(blocks.tiles).max(initial=0))  # tiles of a block
         first, *rest = (column.ctypes.data for column in self.kept)
-        self.struct = LaidDown(first, None if drawn is None else drawn.ctypes.data, chance, *rest)
+        self.struct = LaidDown(first, chance, keys, *rest)
 
     def room(self, reader: NativeReader) -> int:
         """Numbers needed inside a block."""
-        return (reader.n + 2 * self.longest + 2 + reader.k) * TILE
+        return (2 * reader.n + 2 * self.longest + 2 + reader.k) * TILE
 
     def room_back(self, reader: NativeReader) -> int:
         m, n, k = reader.m, reader.n, reader.k
-        return (self.longest * (m * k + 2 * m * n + 6) + 2 * n + 2 * k + 8) * TILE
+        return (self.longest * (m * k + m * n + 6) + 2 * n + 2 * k + 8) * TILE
 
 
 def read_blocks(
-    reader: NativeReader,
-    documents: NativeDocuments,
-    some: range,
-    slices: Tensor,
-    rooms: tuple[Tensor, Tensor, Tensor, Tensor],
-    out: Tensor,
-    *,
-    kept: bool,
+    reader: NativeReader, documents: NativeDocuments, some: range, slices: Tensor, rooms: Sequence[Tensor], out: Tensor
 ) -> None:
-    """The viewpoints of some blocks' pairs from slices [words, stride]; `rooms` are carp_read's."""
-    places = (room.data_ptr() for room in (*rooms, out))
+    """The viewpoints of some blocks' pairs from slices [words, stride]; `rooms`: for features, words and the rest."""
+    features, words, room = (tensor.data_ptr() for tensor in rooms)
     reader.library.carp_read(
         ctypes.byref(reader.struct), ctypes.byref(documents.struct), some.start, some.stop,
-        slices.data_ptr(), slices.shape[1], int(kept), *places,
+        slices.data_ptr(), slices.shape[1], 0, features, None, words, room, out.data_ptr(),
     )  # fmt: skip
 
 
-@dataclass
-class Traces:
-    """What all blocks of a side keep for the way back: [tiles, rows, TILE] each."""
+class Rounds:
+    """Both sides of a training step through all their blocks, forth and back; every thread calls, and takes pieces."""
 
-    features: Tensor
-    gates: Tensor
-    words: Tensor
+    def __init__(self, sides: Sequence[Side], pieces: Sequence[tuple[int, int, int]]) -> None:
+        self.sides = (Side * 2)(*sides)
+        self.pieces = np.array(pieces, np.int64).reshape(-1, 3)
+        self.next = np.zeros(2, np.int64)  # forth, back
 
+    def forth(self, room: Tensor) -> None:
+        loaded = encoder_library()
+        assert loaded is not None, "whoever has a reader has the library"
+        loaded.carp_read_round(
+            self.sides, self.pieces.ctypes.data, len(self.pieces), self.next[:1].ctypes.data, room.data_ptr()
+        )
 
-def read_back(
-    reader: NativeReader,
-    documents: NativeDocuments,
-    some: range,
-    traces: Traces,
-    grad: Tensor,
-    room: Tensor,
-    rows: Tensor,
-    sums: Tensor,
-) -> None:
-    """From the gradient of viewpoints to those of some blocks' tokens, and to `sums`: see carp_read_back."""
-    loaded = back_library()
-    assert loaded is not None, "whoever has a reader with a way back has the library"
-    places = (tensor.data_ptr() for tensor in (traces.features, traces.gates, traces.words, grad))
-    loaded.carp_read_back(
-        ctypes.byref(reader.struct), ctypes.byref(documents.struct), some.start, some.stop, *places,
-        documents.longest, room.data_ptr(), rows.data_ptr(), sums.data_ptr(),
-    )  # fmt: skip
+    def back(self, longest: int, room: Tensor, sums: Tensor) -> None:
+        """`sums` [pieces, .] as read_back's in encode_back.c."""
+        loaded = back_library()
+        assert loaded is not None, "whoever steps has the library"
+        loaded.carp_read_back_round(
+            self.sides, self.pieces.ctypes.data, len(self.pieces), self.next[1:].ctypes.data,
+            longest, room.data_ptr(), sums.data_ptr(), sums.shape[1],
+        )  # fmt: skip
 
 
 def find_windows(documents: Documents, some: range, slot: NDArray[np.int32], places: NDArray[np.int32]) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from carp.reviews.documents import Documents
 
 Ints = NDArray[np.int64]
-BLOCK_TOKENS = 448  # as many words' gates, and their gradients, fill a core's cache
+BLOCK_TOKENS = 576  # as many words' gates, and their gradients, fill a core's cache
 TILE = 32  # words a compiled kernel works on at once: TOKENS of tiles.h
 
 
@@ -104,19 +104,19 @@ def lay_down(windows: Windows, owners: Ints, leave_out: Ints | None = None) -> T
     nothing = np.zeros(0, np.int64)
     if leave_out is None:
         blocks = cut(_from_zero(lengths), document, np.zeros(len(owners), np.int64), nothing)
-        return Tokens(windows.neighbours[source], blocks)
+        return Tokens(windows.neighbours.take(source, 0), blocks)
     left = np.full(len(distinct), -1)
     left[document] = leave_out
     left[counts > 1] = -1
-    review = windows.review[source]
-    kept = review != np.repeat(left, lengths)
-    source, review = source[kept], review[kept]
-    offsets = _from_zero(kept)[_from_zero(lengths)]  # where each document begins, now that some words are gone
+    review = windows.review.take(source)
+    kept = np.flatnonzero(review != np.repeat(left.astype(review.dtype), lengths))
+    source, review = source.take(kept), review.take(kept)
+    offsets = np.searchsorted(kept, _from_zero(lengths))  # where each document begins, now that some words are gone
     wanted = np.where((counts[document] > 1) & (leave_out >= 0), np.diff(offsets)[document], 0)
     places = _ranges(offsets[document], wanted)
-    gone = review[places] == np.repeat(leave_out, wanted)
-    hole_lengths = np.diff(_from_zero(gone)[_from_zero(wanted)])
-    return Tokens(windows.neighbours[source], cut(offsets, document, hole_lengths, places[gone]))
+    gone = np.flatnonzero(review.take(places) == np.repeat(leave_out, wanted))
+    hole_lengths = np.diff(np.searchsorted(gone, _from_zero(wanted)))
+    return Tokens(windows.neighbours.take(source, 0), cut(offsets, document, hole_lengths, places.take(gone)))
 
 
 def cut(offsets: Ints, document: Ints, hole_lengths: Ints, holes: Ints) -> Blocks:
@@ -152,7 +152,8 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
     [5, 6, 9, 10, 11]
     """
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    found: Ints = np.repeat(starts - (ends - lengths), lengths)
+    return found + np.arange(len(found))
 
 
 def pair_weights(block: Block, dtype: type[np.floating[Any]]) -> NDArray[np.floating[Any]]:

@@ -1,6 +1,6 @@
 /* What the ways forth and back through documents share: the parameters, the documents, and the attention. */
 
-#include "tiles.h"
+#include "folds.h"
 
 typedef struct {
     long viewpoints, filters, size, window; /* M, n, k, c */
@@ -13,34 +13,56 @@ typedef struct {
 /* Documents end to end, in blocks; what belongs to the tokens of block b begins at tile `tiles[b]`. */
 typedef struct {
     const int *places;                     /* [T, c] rows of the slices */
-    const unsigned short *drawn;           /* a block's are [n, tokens]; below `chance` a feature is dropped; or null */
-    long chance;
+    unsigned chance, keys[2];              /* a feature is dropped whose number is below; see `drop` in encode.c */
     const long *edges, *tiles, *pair_edges; /* [B + 1] tokens, tiles and pairs of the blocks */
     const long *spans;                     /* [P, 2] tokens of each pair's document */
     const long *hole_edges, *holes;        /* [P + 1] and the tokens each pair leaves out */
     const long *pairs;                     /* [P] places in the batch */
 } laid_down;
 
+/* One side of a training step: what its blocks are read with, what they keep, and what comes back. */
+typedef struct {
+    reader e;
+    laid_down d;
+    const float *slices;
+    long stride;
+    float *features, *gates, *words, *viewpoints; /* as carp_read's */
+    const float *grad;                            /* of the viewpoints */
+    float *rows;                                  /* of the tokens, as carp_read_back's */
+} side;
+
 /* Row 0 of the v-th vector of a block's words [tiles, rows, TOKENS]. */
 INLINE const float *vector_at(const float *words, long rows, long v) {
     return words + (v >> 1) * rows * TOKENS + (v & 1) * LANES;
 }
 
-/* Σ over tokens of weight times word, for `count` rows from `row` on; the weights begin at vector `from`. */
+#define FEW 8
+
+/* Σ over tokens of weight times word, of a few rows; the weights begin at vector `from`. */
 INLINE void weighted_few(const int few, const float *words, long rows, const lanes *weights, long from, long to, float *out) {
-    lanes sum[8];
+    lanes sum[FEW];
     for (int r = 0; r < few; r++) sum[r] = (lanes){0};
     for (long v = from; v < to; v++) {
         const float *at = vector_at(words, rows, v);
         for (int r = 0; r < few; r++) sum[r] += weights[v - from] * load(at + r * TOKENS);
     }
+#ifdef SHUFFLES
+    if (few == FEW) {
+        float part[LANES];
+        const lanes halves = totals8(sum);
+        store(part, fold1(halves, halves));
+        for (int r = 0; r < few; r++) out[r] = part[r];
+        return;
+    }
+#endif
     for (int r = 0; r < few; r++) out[r] = total(sum[r]);
 }
 
+/* The same of `count` rows from `row` on. */
 static void weighted(const float *words, long rows, long row, long count, const lanes *weights, long from, long to, float *out) {
     words += row * TOKENS;
     long r = 0;
-    for (; r + 5 <= count; r += 5) weighted_few(5, words + r * TOKENS, rows, weights, from, to, out + r);
+    for (; r + FEW <= count; r += FEW) weighted_few(FEW, words + r * TOKENS, rows, weights, from, to, out + r);
     for (; r < count; r++) weighted_few(1, words + r * TOKENS, rows, weights, from, to, out + r);
 }
 

@@ -1,4 +1,7 @@
-"""The rounds of one training step in C: the same as step_torch.py's, in numbers of single precision."""
+"""The rounds of one training step in C: the same as step_torch.py's, in numbers of single precision.
+
+A thread makes one call a round and takes pieces of the work inside it, so that Python is asked for nothing meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,15 @@ import torch
 from torch import Tensor
 
 from carp.kernels.encode_cpu import Store, spread
-from carp.kernels.encode_native import (
-    NativeDocuments,
-    NativeReader,
-    Traces,
-    back_library,
-    encoder_library,
-    read_back,
-    read_blocks,
-)
+from carp.kernels.encode_native import NativeDocuments, NativeReader, Rounds, Side, back_library, encoder_library
 from carp.kernels.ragged import TILE
 from carp.kernels.steps_cpu import Step
 from carp.kernels.words_cpu import RowOptimizer
-from carp.kernels.words_native import NativeFilters, WordsBack, take_rows, whole_vectors, words_library
+from carp.kernels.words_native import NativeFilters, WordRounds, whole_vectors, words_library
 from carp.kernels.workers import workers
 from carp.models.carp import Carp, Viewpoints
 
-BLOCKS = 4  # read in one go; their gradients are added up there
+BLOCKS = 2  # of a piece; their gradients are added up there
 
 
 def native_covers(model: Carp) -> bool:
@@ -40,114 +35,102 @@ class NativeStep:
         self, step: Step, sides: Sequence[Viewpoints], stores: Sequence[Store], rows: RowOptimizer, scale: float
     ) -> None:
         self.step, self.sides, self.stores, self.rows = step, sides, stores, rows
-        loaded, words = encoder_library(), words_library()
-        assert loaded is not None and words is not None, "asked before: native_covers"
-        self.readers = [NativeReader(side, loaded) for side in sides]
+        words = words_library()
+        assert words is not None, "asked before: native_covers"
         self.filters = [NativeFilters(side.convolution, scale, words) for side in sides]
-        self.documents = [
-            NativeDocuments(tokens.blocks, of.places, None if step.drawn is None else step.drawn[side], step.chance)
-            for side, (tokens, of) in enumerate(zip(step.sides, step.words.sides, strict=True))
-        ]
+        wide = whole_vectors(rows.table.shape[1])
+        embeddings = self._room(0, "embeddings", len(step.words.distinct) * wide)
+        self.words = WordRounds(self.filters, step.words, embeddings)
         self.pieces = [
-            (side, range(first, min(first + BLOCKS, len(tokens.blocks))))
+            (side, first, min(first + BLOCKS, len(tokens.blocks)))
             for side, tokens in enumerate(step.sides)
             for first in range(0, len(tokens.blocks), BLOCKS)
         ]
-        self.stretches = step.words.stretches()
+
+    def _room(self, side: int, name: str, count: int) -> Tensor:
+        return self.stores[side].take(name, count, self.rows.table)
 
     def forth(self) -> tuple[Tensor, Tensor]:
         """The viewpoints and the aspects of the batch's pairs."""
-        slices = self._slices()
-        reader, pairs = self.readers[0], len(self.step.batch)
-        like = self.rows.table
-        found = like.new_zeros(pairs, reader.m, reader.k), like.new_zeros(pairs, reader.m, reader.k)
-        self.traces = [self._traces(side) for side in (0, 1)]
-
-        def viewpoints(piece: tuple[int, range]) -> None:
-            side, some = piece
-            reader, documents, traces = self.readers[side], self.documents[side], self.traces[side]
-            room = Store.of_thread().take("reading", documents.room(reader), like)
-            rooms = traces.features, traces.gates, traces.words, room
-            read_blocks(reader, documents, some, slices[side], rooms, found[side], kept=True)
-
-        workers().run(viewpoints, self.pieces)
+        together = zip(self.filters, self.step.words.sides, self.stores, strict=True)
+        slices = [filters.table(words.last - words.first, store) for filters, words, store in together]
+        wait = _start_on_all(lambda: self.words.forth(self.rows.table, slices))
+        found = self._lay_out(slices)
+        wait()
+        room, like = max(documents.room(self.readers[0]) for documents in self.documents), self.rows.table
+        _start_on_all(lambda: self.rounds.forth(Store.of_thread().take("reading", room, like)))()
         return found
 
-    def _traces(self, side: int) -> Traces:
-        reader, store, like = self.readers[side], self.stores[side], self.rows.table
-        tokens = self.documents[side].tiles * TILE
-        rows = {"features": reader.n, "gate": reader.m * reader.n, "words": reader.m * reader.k}
-        return Traces(*(store.take(name, count * tokens, like) for name, count in rows.items()))
-
-    def _slices(self) -> list[Tensor]:
-        table, distinct = self.rows.table, self.step.words.distinct
-        wide = whole_vectors(table.shape[1])
-        self.embeddings = self.stores[0].take("embeddings", len(distinct) * wide, table).view(-1, wide)
-        words = self.step.words.sides
-        found = [f.table(w.last - w.first) for f, w in zip(self.filters, words, strict=True)]
-
-        def slices(stretch: tuple[int, int]) -> None:
-            first, last = stretch
-            rows = self.embeddings[first:last]
-            take_rows(table, distinct[first:last], rows)
-            for filters, side, out in zip(self.filters, words, found, strict=True):
-                if side.first <= first < side.last:
-                    filters.slice(rows, out[first - side.first : last - side.first])
-
-        workers().run(slices, self.stretches)
+    def _lay_out(self, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """All that the documents' rounds need, and where their viewpoints will be."""
+        loaded, step = encoder_library(), self.step
+        assert loaded is not None, "asked before: native_covers"
+        self.readers = [NativeReader(side, loaded) for side in self.sides]
+        self.documents = [
+            NativeDocuments(tokens.blocks, of.places, step.chance, keys)
+            for tokens, of, keys in zip(step.sides, step.words.sides, step.keys, strict=True)
+        ]
+        shape = len(step.batch), self.readers[0].m, self.readers[0].k
+        found = self.rows.table.new_zeros(shape), self.rows.table.new_zeros(shape)
+        self.rounds = Rounds([self._side(side, slices[side], found[side]) for side in (0, 1)], self.pieces)
         return found
+
+    def _side(self, side: int, slices: Tensor, viewpoints: Tensor) -> Side:
+        reader, documents = self.readers[side], self.documents[side]
+        rows = {"features": reader.n, "gates": reader.m * reader.n, "words": reader.m * reader.k}
+        traces = [self._room(side, name, count * documents.tiles * TILE) for name, count in rows.items()]
+        places = (tensor.data_ptr() for tensor in (*traces, viewpoints))
+        return Side(reader.struct, documents.struct, slices.data_ptr(), slices.shape[1], *places)
 
     def start_back(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
         """Begin the documents' way back; the returned function waits for its end."""
         reader, like = self.readers[0], self.rows.table
         m, n, k = reader.m, reader.n, reader.k
         width = whole_vectors(n)
-        self.d_features = [
-            store.take("d_features", len(tokens) * width, like)
-            for store, tokens in zip(self.stores, self.step.sides, strict=True)
-        ]
-        self.sums = self.stores[0].take("sums", len(self.pieces) * (m * n * n + m * n + k * n + n), like)
-        self.sums = self.sums.view(len(self.pieces), -1)
-
-        def way_back(number: int) -> None:
-            side, some = self.pieces[number]
-            reader, documents = self.readers[side], self.documents[side]
-            room = Store.of_thread().take("reading", documents.room_back(reader), like)
-            read_back(
-                reader, documents, some, self.traces[side], grads[side], room, self.d_features[side], self.sums[number]
-            )
-
-        return workers().start(way_back, range(len(self.pieces)))
+        self.d_features = [self._room(side, "rows", len(self.step.sides[side]) * width) for side in (0, 1)]
+        for side, grad, rows in zip(self.rounds.sides, grads, self.d_features, strict=True):
+            side.grad, side.rows = grad.data_ptr(), rows.data_ptr()
+        size = m * n * n + m * n + k * n + n
+        self.sums = self._room(0, "sums", len(self.pieces) * size).view(-1, size)
+        room = max(documents.room_back(reader) for documents in self.documents)
+        longest = max(documents.longest for documents in self.documents)
+        return _start_on_all(
+            lambda: self.rounds.back(longest, Store.of_thread().take("reading", room, like), self.sums)
+        )
 
     def finish_back(self) -> list[dict[str, Tensor]]:
         """The words' rows learn; gradients of each side's parameters by name, none where the side has no word."""
         self.rows.begin()
-        back = WordsBack(self.filters, self.step.words.sides, self.d_features, self.rows)
         filters, like = self.filters[0], self.rows.table
-        shape = len(self.stretches), 2, filters.columns, filters.wide
-        parts = self.stores[1].take("filters", shape[0] * 2 * shape[2] * shape[3], like).view(shape)
-        distinct = self.step.words.distinct
+        shape = len(self.words.stretches), 2, filters.columns, filters.wide
+        parts = self._room(1, "filters", shape[0] * 2 * shape[2] * shape[3]).view(shape)
+        room = self.words.room()
+        take = Store.of_thread
+        wait = _start_on_all(
+            lambda: self.words.back(self.d_features, self.rows, parts, take().take("words", room, like))
+        )
+        found = [self._gradients(side) for side in (0, 1)]
+        wait()
+        for side, grads in enumerate(found):
+            if grads:
+                grads |= self._filter_gradients(side, parts[:, side], grads.pop("bias"))
+        return found
 
-        def words(number: int) -> None:
-            first, last = self.stretches[number]
-            room = Store.of_thread().take("words", back.room(), like)
-            back.learn(first, last, self.embeddings[first:last], distinct[first:last], parts[number], room)
-
-        workers().run(words, range(len(self.stretches)))
-        return [self._gradients(side, parts[:, side]) for side in (0, 1)]
-
-    def _gradients(self, side: int, parts: Tensor) -> dict[str, Tensor]:
+    def _gradients(self, side: int) -> dict[str, Tensor]:
+        """Of all but the filters, and "bias", the sum of the tokens'."""
         of = [number for number, piece in enumerate(self.pieces) if piece[0] == side]
         if not of:
             return {}
-        reader, words = self.readers[side], self.step.words.sides[side]
-        m, n, k = reader.m, reader.n, reader.k
+        m, n, k = self.readers[side].m, self.readers[side].n, self.readers[side].k
         sums = self.sums[of[0] : of[-1] + 1].sum(0)
-        gate, query, project, bias = sums.split((m * n * n, m * n, k * n, n))
-        having = [i for i, (first, _) in enumerate(self.stretches) if words.first <= first < words.last]
-        weight = parts[having[0] : having[-1] + 1].sum(0)
-        laid_out = torch.cat([gate.view(m * n, n), query.unsqueeze(1)], 1).T
-        return {
-            **spread(self.sides[side], laid_out, project.view(k, n)),
-            **self.filters[side].spread(weight, bias),
-        }
+        gate, query, project, bias = torch.split(sums, [m * n * n, m * n, k * n, n])
+        return {**spread(self.sides[side], gate, query, project.view(k, n)), "bias": bias}
+
+    def _filter_gradients(self, side: int, parts: Tensor, bias: Tensor) -> dict[str, Tensor]:
+        words = self.step.words.sides[side]
+        having = [i for i, (first, _) in enumerate(self.words.stretches) if words.first <= first < words.last]
+        return self.filters[side].spread(parts[having[0] : having[-1] + 1].sum(0), bias)
+
+
+def _start_on_all(work: Callable[[], None]) -> Callable[[], None]:
+    return workers().start(lambda _: work(), range(workers().count))

@@ -64,9 +64,9 @@ class TorchStep:
 
         def viewpoints(piece: Piece) -> None:
             block, side = piece.block, piece.side
-            n, mask = self.gates[side].filters, None
+            mask = None
             if dropped is not None:
-                mask = dropped[side][n * block.first : n * block.last].reshape(n, -1)
+                mask = dropped[side][block.first : block.last].T
             codes = self.step.words.sides[side].codes[block.first : block.last]
             read_features(codes, self.filters[side].table(), piece.trace, mask)
             found[side][torch.from_numpy(block.pairs)] = forward_block(self.gates[side], piece.trace)
@@ -126,8 +126,9 @@ class TorchStep:
         blocks = [gradients for gradients in self.found[number] if gradients is not None]
         if not blocks:
             return {}
+        gate = _sum([b.gate for b in blocks])  # [n + 1, M · n]
         return {
-            **spread(self.sides[number], _sum([b.gate for b in blocks]), _sum([b.project for b in blocks])),
+            **spread(self.sides[number], gate[:-1].T, gate[-1], _sum([b.project for b in blocks])),
             **self.filters[number].spread(_sum(slices), _sum([b.bias for b in blocks])),
         }
 

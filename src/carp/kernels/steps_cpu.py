@@ -14,7 +14,7 @@ from carp.kernels.words_cpu import BatchWords, find_words
 from carp.models.batch import Batch, TrainingData
 from carp.models.carp import Carp
 
-Drawn = NDArray[np.uint16]
+Keys = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,26 @@ class Step:
     batch: Batch
     sides: tuple[Tokens, Tokens]
     words: BatchWords
-    drawn: tuple[Drawn, Drawn] | None  # [n · T] of each side: a feature is dropped whose number is below `chance`
+    keys: tuple[Keys, Keys]  # of each side's features' numbers: those below `chance` are dropped
     chance: int
+    filters: int
 
     @property
     def dropped(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
-        return None if self.drawn is None else (self.drawn[0] < self.chance, self.drawn[1] < self.chance)
+        """[T, n] of each side."""
+        if not self.chance:
+            return None
+        user, item = (drawn(len(side), self.filters, keys) for side, keys in zip(self.sides, self.keys, strict=True))
+        return user < self.chance, item < self.chance
+
+
+def drawn(tokens: int, filters: int, keys: Keys) -> NDArray[np.uint32]:
+    """A number for each feature [T, n], mixed from its place and the keys: as `drop` in encode.c."""
+    place = np.arange(tokens * filters, dtype=np.uint32)
+    x = (place * np.uint32(0x9E3779B1)) ^ np.uint32(keys[0])
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B) + np.uint32(keys[1])
+    x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return (x ^ (x >> np.uint32(16))).reshape(tokens, filters)
 
 
 class StepMaker:
@@ -62,10 +76,6 @@ class StepMaker:
             training=True,
         )
         words = find_words(user, item, self.data.sizes.words)
-        dropout = self.config.dropout
-        drawn = (self._drawn(len(user), chance), self._drawn(len(item), chance)) if dropout else None
-        return Step(batch, (user, item), words, drawn, round(dropout * (1 << 16)))
-
-    def _drawn(self, tokens: int, chance: np.random.SFC64) -> Drawn:
-        count = tokens * self.config.filters
-        return chance.random_raw(-(-count // 4)).view(np.uint16)[:count]  # four of each word of 64 bits
+        keys = [(int(number) & 0xFFFFFFFF, int(number) >> 32) for number in chance.random_raw(2)]
+        least = round(self.config.dropout * (1 << 32))
+        return Step(batch, (user, item), words, (keys[0], keys[1]), least, self.config.filters)

@@ -24,6 +24,14 @@ static inline float total(lanes x) {
     return part[0];
 }
 
+INLINE lanes clamped(lanes x, float least, float most) {
+#ifdef __AVX512F__
+    return (lanes)_mm512_min_ps(_mm512_max_ps((__m512)x, _mm512_set1_ps(least)), _mm512_set1_ps(most));
+#else
+    return choose(x > least, choose(x < most, x, all(most)), all(least));
+#endif
+}
+
 /* 1 / x for x from 1 to 2¹²⁷. */
 INLINE lanes inverse(lanes x) {
 #ifdef __AVX512F__
@@ -35,7 +43,7 @@ INLINE lanes inverse(lanes x) {
 }
 
 INLINE lanes sigmoid(lanes x) {
-    const lanes halvings = choose(x > -87.0f, choose(x < 87.0f, x, all(87.0f)), all(-87.0f)) * -1.44269504f;
+    const lanes halvings = clamped(x * -1.44269504f, -126, 126);
     const lanes shifted = halvings + 12582912.0f; /* 1.5 · 2²³: the sum is rounded to a whole number */
     const lanes r = halvings - (shifted - 12582912.0f);
     lanes p = all(1.3276472e-3f); /* 2^r from -½ to ½ */

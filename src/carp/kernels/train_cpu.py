@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from carp.kernels.encode_cpu import Store
+from carp.kernels.optimizer_native import NativeRmsprop
 from carp.kernels.step_native import NativeStep, native_covers
 from carp.kernels.step_torch import TorchStep
 from carp.kernels.steps_cpu import Step, StepMaker
@@ -37,6 +38,7 @@ class CpuTrainer:
         self.rest = [parameter for name, parameter in model.named_parameters() if not name.startswith(own)]
         self.stores = (Store(), Store())
         self.rows = _row_optimizer(model, optimizer)
+        self.native_optimizer = NativeRmsprop.of(optimizer)
         self.form: type[NativeStep] | type[TorchStep] = NativeStep if native_covers(model) else TorchStep
 
     def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
@@ -97,9 +99,9 @@ class CpuTrainer:
     def _apply(self, found: list[dict[str, Tensor]]) -> None:
         for side, grads in zip(self.sides, found, strict=True):
             for name, parameter in side.named_parameters():
-                parameter.grad = grads.get(name, torch.zeros_like(parameter))
+                parameter.grad = grads[name] if name in grads else torch.zeros_like(parameter)
         self.model.embedding.weight.grad = None
-        self.optimizer.step()
+        (self.native_optimizer or self.optimizer).step()
 
 
 def _row_optimizer(model: Carp, optimizer: torch.optim.Optimizer) -> RowOptimizer:

@@ -35,6 +35,8 @@ typedef struct {
 void carp_take(const float *table, long dimension, const long *numbers, long count, float *rows) {
     const long stride = whole_vectors(dimension);
     for (long r = 0; r < count; r++, rows += stride) {
+        const float *ahead = table + numbers[r + 2 < count ? r + 2 : r] * dimension;
+        for (long j = 0; j < dimension; j += LANES) __builtin_prefetch(ahead + j);
         memcpy(rows, table + numbers[r] * dimension, 4 * dimension);
         memset(rows + dimension, 0, 4 * (stride - dimension));
     }
@@ -51,17 +53,22 @@ void carp_slices(const filters *f, const float *rows, long count, float *slices)
 
 /* Gradients of the slices of some words [., c · n filled up to whole vectors]: each is the sum of those tokens' that
    look at the word. A vector may be written beyond the last. */
-static void gather(const filters *f, const side_words *w, long first, long last, float *slices) {
+static void gather(const filters *f, const side_words *w, long first, long last, const row_optimizer *o,
+                   const long *numbers, float *slices) {
     const long n = f->filters, window = f->window, half = window / 2;
     const long width = whole_vectors(n), stride = whole_vectors(window * n);
     const int nobody = w->last - w->first;
-    for (long word = first - w->first; word < last - w->first; word++, slices += stride) {
+    for (long word = first - w->first; word < last - w->first; word++, numbers++, slices += stride) {
+        for (long j = 0; j < f->dimension; j += LANES) { /* soon to be updated */
+            __builtin_prefetch(o->table + *numbers * f->dimension + j, 1, 2);
+            __builtin_prefetch(o->square + *numbers * f->dimension + j, 1, 2);
+        }
         memset(slices, 0, 4 * stride);
         for (long i = w->edges[word]; i < w->edges[word + 1]; i++) {
             const long token = w->order[i];
             const int *places = w->places + token * window;
-            const float *grad = w->grad + (token + half) * width;
-            for (long j = 0; j < window * width; j += LANES) __builtin_prefetch(w->grad + (w->order[i + AHEAD] - half) * width + j);
+            const float *grad = w->grad + (token + half) * width, *ahead = w->grad + (w->order[i + AHEAD] - half) * width;
+            for (long j = 0; j < window * width; j += LANES) __builtin_prefetch(ahead + j);
             for (long step = 0; step < window; step++, grad -= width) {
                 if (places[window - 1 - step] == nobody) continue; /* there the review ends */
                 float *sum = slices + step * n;
@@ -71,23 +78,27 @@ static void gather(const filters *f, const side_words *w, long first, long last,
     }
 }
 
-static void update_row(const row_optimizer *o, long number, long dimension, const float *grad) {
-    const float shrink = pow(o->decay, o->now - o->settled[number]);
-    const float fresh = 1 - o->decay, rate = o->rate, epsilon = o->epsilon;
-    float *restrict row = o->table + number * dimension, *restrict square = o->square + number * dimension;
-    o->settled[number] = o->now;
-    for (long j = 0; j < dimension; j++) {
+/* RMSprop on numbers whose running squares are first shrunk. */
+static void update(float *restrict numbers, float *restrict square, const float *restrict grad, long count, float shrink,
+                   float fresh, float rate, float epsilon) {
+    for (long j = 0; j < count; j++) {
         square[j] = square[j] * shrink + fresh * grad[j] * grad[j];
-        row[j] -= rate * (grad[j] / (sqrtf(square[j]) + epsilon));
+        numbers[j] -= rate * (grad[j] / (sqrtf(square[j]) + epsilon));
     }
+}
+
+/* The same on whole tensors, each with its running square and its gradient. */
+void carp_rmsprop(float *const *tensors, float *const *squares, float *const *grads, const long *counts, long many,
+                  double rate, double decay, double epsilon) {
+    for (long t = 0; t < many; t++) update(tensors[t], squares[t], grads[t], counts[t], decay, 1 - decay, rate, epsilon);
 }
 
 /* Some of the batch's words learn. `rows` are their embeddings, `numbers` their rows of the table. Each of the two sides
    that has them adds up its part of the filters' gradient [c · n, d filled up] in `sums`. `room` is for
    WORDS · (d + c · n), each filled up to whole vectors, and one vector. */
-#define WORDS 128
-void carp_words_back(const filters *f, const side_words *sides, const row_optimizer *optimizer, long first, long last,
-                     const float *rows, const long *numbers, float *const *sums, float *room) {
+#define WORDS 96
+static void words_back(const filters *f, const side_words *sides, const row_optimizer *optimizer, long first, long last,
+                       const float *rows, const long *numbers, float *const *sums, float *room) {
     const long dimension = f->dimension, wide = whole_vectors(dimension), columns = f->window * f->filters;
     const long stride = whole_vectors(columns);
     float *grad = room, *slices = room + WORDS * wide;
@@ -96,12 +107,54 @@ void carp_words_back(const filters *f, const side_words *sides, const row_optimi
         int add = 0;
         for (int s = 0; s < 2; s++) {
             if (some < sides[s].first || some >= sides[s].last) continue;
-            gather(f + s, sides + s, some, end, slices);
+            gather(f + s, sides + s, some, end, optimizer, numbers, slices);
             const factors back = {slices, stride, 1, f[s].turned, wide, columns, grad, wide};
             multiply_panels(count, wide, back, 0, add++);
             const factors along = {slices, 1, stride, rows, wide, count, sums[s], wide};
             multiply_panels(columns, wide, along, 0, some > first);
         }
-        for (long r = 0; r < count; r++) update_row(optimizer, numbers[r], dimension, grad + r * wide);
+        for (long r = 0; r < count; r++) {
+            const row_optimizer *o = optimizer;
+            const long at = numbers[r] * dimension, steps = o->now - o->settled[numbers[r]];
+            o->settled[numbers[r]] = o->now;
+            update(o->table + at, o->square + at, grad + r * wide, dimension, pow(o->decay, steps), 1 - o->decay, o->rate,
+                   o->epsilon);
+        }
+    }
+}
+
+/* A batch's words: their numbers, their embeddings, filled up to whole vectors, and the stretches [count, 2] they are
+   worked on in. Whoever calls takes the next stretch that nobody has taken, until there is none. */
+typedef struct {
+    const long *numbers, *stretches;
+    long count, *next;
+    float *rows;
+} batch;
+
+static int next_stretch(const batch *b, long *i) {
+    *i = __atomic_fetch_add(b->next, 1, __ATOMIC_RELAXED);
+    return *i < b->count;
+}
+
+/* The embeddings of the batch's words, and each side's slices of its own. */
+void carp_slices_round(const filters *f, const side_words *sides, const float *table, const batch *b, float *const *slices) {
+    const long wide = whole_vectors(f->dimension), stride = whole_vectors(f->window * f->filters);
+    for (long i; next_stretch(b, &i);) {
+        const long first = b->stretches[2 * i], count = b->stretches[2 * i + 1] - first;
+        carp_take(table, f->dimension, b->numbers + first, count, b->rows + first * wide);
+        for (int s = 0; s < 2; s++)
+            if (first >= sides[s].first && first < sides[s].last)
+                carp_slices(f + s, b->rows + first * wide, count, slices[s] + (first - sides[s].first) * stride);
+    }
+}
+
+/* The batch's words learn; `sums` [stretches, 2, c · n, d filled up] are written where a side has the words. */
+void carp_words_round(const filters *f, const side_words *sides, const row_optimizer *o, const batch *b, float *sums,
+                      float *room) {
+    const long wide = whole_vectors(f->dimension), size = f->window * f->filters * wide;
+    for (long i; next_stretch(b, &i);) {
+        const long first = b->stretches[2 * i], last = b->stretches[2 * i + 1];
+        float *const places[2] = {sums + 2 * i * size, sums + (2 * i + 1) * size};
+        words_back(f, sides, o, first, last, b->rows + first * wide, b->numbers + first, places, room);
     }
 }

@@ -94,8 +94,8 @@ def _side_words(tokens: Tokens, slot: NDArray[np.int32], first: int, last: int) 
     window, nobody = tokens.neighbours.shape[1], last - first
     own = slot - np.int32(first)
     own[0] = nobody
-    places = own[tokens.neighbours]
-    middle = places[:, window // 2]
+    places = own.take(tokens.neighbours)
+    middle = places[:, window // 2].copy()
     narrow = middle.astype(np.uint16) if nobody <= np.iinfo(np.uint16).max else middle  # sixteen bits sort by radix
     order = np.zeros(len(middle) + AHEAD, np.int32)
     order[: len(middle)] = np.argsort(narrow, kind="stable")

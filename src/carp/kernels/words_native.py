@@ -6,14 +6,16 @@ import ctypes
 from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from carp.kernels.encode_cpu import Store
 from carp.kernels.native import LANES, library
-from carp.kernels.words_cpu import RowOptimizer, SideWords
+from carp.kernels.words_cpu import BatchWords, RowOptimizer
 from carp.models.layers import WordConvolution
 
-WORDS = 128  # as in words.c
+WORDS = 96  # as in words.c
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 
 
@@ -45,14 +47,27 @@ class OptimizerStruct(ctypes.Structure):
     ]
 
 
+class BatchStruct(ctypes.Structure):
+    """`batch` of words.c."""
+
+    _fields_ = [
+        *((name, _POINTER) for name in ("numbers", "stretches")),
+        ("count", _LONG),
+        *((name, _POINTER) for name in ("next", "rows")),
+    ]
+
+
 @cache
 def words_library() -> ctypes.CDLL | None:
     loaded = library("words")
     if loaded is not None:
         loaded.carp_take.argtypes = [_POINTER, _LONG, _POINTER, _LONG, _POINTER]
         loaded.carp_slices.argtypes = [_POINTER, _POINTER, _LONG, _POINTER]
-        loaded.carp_words_back.argtypes = [*[_POINTER] * 3, *[_LONG] * 2, *[_POINTER] * 4]
-        for function in (loaded.carp_take, loaded.carp_slices, loaded.carp_words_back):
+        loaded.carp_slices_round.argtypes = [_POINTER] * 5
+        loaded.carp_words_round.argtypes = [_POINTER] * 6
+        loaded.carp_rmsprop.argtypes = [*[_POINTER] * 4, _LONG, *[ctypes.c_double] * 3]
+        rounds = loaded.carp_slices_round, loaded.carp_words_round
+        for function in (loaded.carp_take, loaded.carp_slices, loaded.carp_rmsprop, *rounds):
             function.restype = None
     return loaded
 
@@ -88,9 +103,9 @@ class NativeFilters:
         loaded = words_library() if single else None
         return None if loaded is None else cls(convolution, scale, loaded)
 
-    def table(self, words: int) -> Tensor:
+    def table(self, words: int, store: Store) -> Tensor:
         """Room for the slices of some words and of nobody; a vector may be read beyond the last."""
-        flat = self.weight.new_empty((words + 1) * self.stride + LANES)
+        flat = store.take("slices", (words + 1) * self.stride + LANES, self.weight)
         table = flat[:-LANES].view(words + 1, self.stride)
         table[-1].zero_()
         return table
@@ -112,39 +127,44 @@ def take_rows(table: Tensor, numbers: Tensor, out: Tensor) -> None:
     loaded.carp_take(table.data_ptr(), table.shape[1], numbers.data_ptr(), len(numbers), out.data_ptr())
 
 
-class WordsBack:
-    """The way back through the words of a batch, and what they learn."""
+class WordRounds:
+    """The words of a batch forth and back; every thread calls, and takes stretches of them."""
 
-    def __init__(
-        self,
-        filters: Sequence[NativeFilters],
-        words: Sequence[SideWords],
-        grads: Sequence[Tensor],
-        optimizer: RowOptimizer,
-    ) -> None:
-        self.first = filters[0]
+    def __init__(self, filters: Sequence[NativeFilters], words: BatchWords, rows: Tensor) -> None:
+        self.words, self.wide, self.stride = words, filters[0].wide, filters[0].stride
+        self.library = filters[0].library
         self.filters = (FilterStruct * 2)(*(side.struct for side in filters))
-        self.kept = [(side.places, side.order, side.offsets) for side in words], grads
         self.sides = (SideStruct * 2)(
             *(
-                SideStruct(side.first, side.last, *(a.ctypes.data for a in arrays), grad.data_ptr())
-                for side, arrays, grad in zip(words, *self.kept, strict=True)
+                SideStruct(side.first, side.last, *(a.ctypes.data for a in (side.places, side.order, side.offsets)))
+                for side in words.sides
             )
         )
-        self.optimizer = OptimizerStruct(
+        self.stretches, self.next = np.array(words.stretches(), np.int64).reshape(-1, 2), np.zeros(2, np.int64)
+        self.kept = rows
+        places = words.distinct.data_ptr(), self.stretches.ctypes.data
+        self.batches = [
+            BatchStruct(*places, len(self.stretches), self.next[way:].ctypes.data, rows.data_ptr()) for way in (0, 1)
+        ]
+
+    def forth(self, table: Tensor, slices: Sequence[Tensor]) -> None:
+        """The embeddings of the words into their rows, and the slices of each side's."""
+        places = (_POINTER * 2)(*(side.data_ptr() for side in slices))
+        batch = ctypes.byref(self.batches[0])
+        self.library.carp_slices_round(self.filters, self.sides, table.data_ptr(), batch, places)
+
+    def room(self) -> int:
+        return WORDS * (self.wide + self.stride) + LANES
+
+    def back(self, grads: Sequence[Tensor], optimizer: RowOptimizer, sums: Tensor, room: Tensor) -> None:
+        """The words learn from their tokens' gradients; `sums` as carp_words_round's."""
+        for side, grad in zip(self.sides, grads, strict=True):
+            side.grad = grad.data_ptr()
+        settings = OptimizerStruct(
             optimizer.table.data_ptr(), optimizer.square.data_ptr(), optimizer.settled.ctypes.data, optimizer.now,
             optimizer.rate, optimizer.decay, optimizer.epsilon,
         )  # fmt: skip
-
-    def room(self) -> int:
-        """Numbers needed for some words."""
-        return WORDS * (self.first.wide + self.first.stride) + LANES
-
-    def learn(self, first: int, last: int, rows: Tensor, numbers: Tensor, sums: Tensor, room: Tensor) -> None:
-        """The words from `first` on, whose embeddings are `rows`; `sums` [2, c · n, d filled up] of each side's filters
-        are written for those that have the words."""
-        places = (ctypes.c_void_p * 2)(*(side.data_ptr() for side in sums))
-        self.first.library.carp_words_back(
-            self.filters, self.sides, ctypes.byref(self.optimizer), first, last,
-            rows.data_ptr(), numbers.data_ptr(), places, room.data_ptr(),
-        )  # fmt: skip
+        batch = ctypes.byref(self.batches[1])
+        self.library.carp_words_round(
+            self.filters, self.sides, ctypes.byref(settings), batch, sums.data_ptr(), room.data_ptr()
+        )
