@@ -1,7 +1,7 @@
 """One epoch of CARP on the CPU: the same steps as the plain loop, in pieces that stay in a core's cache.
 
 A step is five rounds of pieces: the words' slices, the documents' viewpoints, the pairs' ratings with their way back
-(plain autograd through `Carp.score` and `Carp.loss`), the documents' way back, the words' way back with the optimiser.
+the documents' way back, the words' way back with the optimiser.
 Sums over pieces are taken in the order of the pieces, so the bits do not depend on which thread did what.
 """
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from carp.kernels.encode_cpu import Store
 from carp.kernels.optimizer_native import NativeRmsprop
+from carp.kernels.pair_cpu import learn_pairs
 from carp.kernels.step_native import NativeStep, native_covers
 from carp.kernels.step_torch import TorchStep
 from carp.kernels.steps_cpu import Step, StepMaker
@@ -70,6 +71,11 @@ class CpuTrainer:
 
     def _ratings(self, batch: Batch, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]]:
         """The loss, the gradients of both sides, and those of the parameters after them into `.grad`."""
+        learned = learn_pairs(self.model, batch, sides)
+        return self._ratings_by_autograd(batch, sides) if learned is None else learned
+
+    def _ratings_by_autograd(self, batch: Batch, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]]:
+        """The same through `Carp.score`, for whatever is not covered in C."""
         model, count = self.model, len(batch)
         starts = range(0, count, PAIRS)
         losses = [0.0] * len(starts)
