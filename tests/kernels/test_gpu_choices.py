@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
+from carp import kernels
 from carp.kernels import gpu_check as check
-from carp.kernels import gpu_train
+from carp.kernels import gpu_encode, gpu_train
 from carp.kernels.gpu_layout import Packed
 from carp.kernels.gpu_score import in_blocks
 from carp.kernels.gpu_support import NoFastPath
@@ -88,6 +91,31 @@ def test_a_compiler_that_fails_is_one_line(data, monkeypatch):
     model = check.small_model(data, dimension=6)
     with pytest.raises(NoFastPath, match=r"could not be prepared \(ptxas was not found\)"):
         gpu_train.gpu_trainer(model, data, check.Batched(10), CPU, optimizer_of(model))
+
+
+def test_encoding_that_fails_takes_the_plain_path_with_one_line(data, monkeypatch):
+    def fail(*given):
+        raise RuntimeError("ptxas was not found\nand much more")
+
+    monkeypatch.setattr(gpu_encode, "usable_on", lambda device: True)
+    monkeypatch.setattr(gpu_encode, "encode_side_gpu", fail)
+    model = check.small_model(data, dimension=6).eval()
+    with pytest.warns(RuntimeWarning, match="^encoding documents takes the plain path: ptxas was not found and much"):
+        assert kernels._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+
+
+def test_models_that_read_otherwise_are_not_encoded_by_the_kernels(data, monkeypatch):
+    monkeypatch.setattr(gpu_encode, "usable_on", lambda device: True)
+    assert gpu_encode.covers(check.small_model(data, dimension=6, dropout_on="weights", highway="reversed"), CPU)
+    for settings in ({"variant": "released"}, {"across_reviews": True}, {"attention": "routed"}, {"filters": 200}):
+        assert not gpu_encode.covers(check.small_model(data, dimension=6, **settings), CPU)
+
+
+def test_documents_that_kernels_cannot_address_are_refused(data):
+    model = check.small_model(data, dimension=6)
+    unnumbered = dataclasses.replace(data.user_documents, words=data.user_documents.words * 0)
+    with pytest.raises(NoFastPath, match="without a number"):
+        gpu_encode.encode_side_gpu(model.user_side, model.embedding.weight, unnumbered, CPU)
 
 
 def test_out_of_memory_shrinks_the_block_and_goes_on(monkeypatch):

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from carp.kernels.gpu_support import NoFastPath, padded_size, usable_on
+from carp.kernels.gpu_support import NoFastPath, on_device, padded_size, usable_on
 from carp.models.base import RatingModel
 from carp.models.carp import Carp
 
@@ -160,7 +160,8 @@ class Scorer:
         people, cells = len(viewpoints), 2 * self.M**2
         folded = torch.empty(people, cells, self.K, self.K, device=viewpoints.device)
         offsets = torch.empty(people, cells, self.K, device=viewpoints.device)
-        kernels.fold_people[(people, cells)](viewpoints, self.weights, folded, offsets, M=self.M, K=self.K)
+        with on_device(viewpoints.device):
+            kernels.fold_people[(people, cells)](viewpoints, self.weights, folded, offsets, M=self.M, K=self.K)
         balance = torch.empty(people, len(aspects), device=viewpoints.device)
         grid = (math.ceil(len(aspects) / self.cut.block), people)
         self._launch(grid, aspects, aspects, viewpoints, aspects, folded, offsets, balance, len(aspects), dense=True)
@@ -171,12 +172,13 @@ class Scorer:
 
         *first, balance, size = arguments
         try:
-            kernels.balance_pairs[grid](
-                *first, *self.highway, balance, size, M=self.M, K=self.K,
-                ITERATIONS=self.config.routing_iterations, BI=self.config.routing == "bi-agreement", DENSE=dense,
-                BLOCK=self.cut.block, PRECISION=self.cut.products,
-                num_warps=self.cut.warps, num_stages=self.cut.stages,
-            )  # fmt: skip
+            with on_device(balance.device):
+                kernels.balance_pairs[grid](
+                    *first, *self.highway, balance, size, M=self.M, K=self.K,
+                    ITERATIONS=self.config.routing_iterations, BI=self.config.routing == "bi-agreement", DENSE=dense,
+                    BLOCK=self.cut.block, PRECISION=self.cut.products,
+                    num_warps=self.cut.warps, num_stages=self.cut.stages,
+                )  # fmt: skip
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # a compiler or a driver may fail in any way: the plain path needs neither

@@ -43,6 +43,13 @@ class Tuning:
     gate_stages: int = 2
     split: int = 26  # shares of a viewpoint's documents: with 10 viewpoints two for each of an H200's processors
 
+    @staticmethod
+    def of(packed: Packed) -> Tuning:
+        """Wide features leave no room for loads ahead, and need the registers of twice the warps."""
+        if packed.shapes.N <= 64:
+            return Tuning()
+        return Tuning(read_warps=8, read_stages=1, back_warps=8, back_stages=1, gate_warps=8, gate_stages=1)
+
 
 @dataclass(frozen=True)
 class Rates:
