@@ -121,6 +121,20 @@ def test_scores_are_the_plain_models(data, settings):
     assert check.distance(ratings, wanted.values) < 1e-5
 
 
+def test_half_precision_scores_are_near_and_never_infinite(data):
+    model = check.small_model(data, dimension=6, filters=8, latent_size=10, viewpoints=3).to(DEVICE).eval()
+    users, items = (torch.randint(0, size, (70,), device=DEVICE) for size in (6, 5))
+    for spread, limit in ((1.0, 1e-3), (1e4, 1e-2)):  # products of the second are too large for it
+        viewpoints, aspects = (torch.randn(size, 3, 10, device=DEVICE) * spread for size in (6, 5))
+        with torch.no_grad():
+            wanted = model.score(users, items, viewpoints[users], aspects[items]).rating
+        found = score_pairs_gpu(model, viewpoints, aspects, users, items, Cut(products="half"))
+        assert check.distance(found, wanted) < limit
+        best = top_items_gpu(model, viewpoints, aspects, torch.arange(6, device=DEVICE), 5, cut=Cut(products="half"))
+        dense = torch.zeros(6, 5, device=DEVICE).scatter_(1, *best)[users, items]
+        assert check.distance(dense, wanted) < limit
+
+
 @pytest.mark.parametrize(
     "settings",
     [{}, {"window": 4, "attention_scale": 3.0}, {"filters": 20, "latent_size": 3, "viewpoints": 2}],

@@ -17,9 +17,15 @@ except ImportError:  # nothing below is called then
 @triton.jit
 def vote_of(total, v, a, weights, cell, K: tl.constexpr, PRECISION: tl.constexpr):
     """total + t_{s,x,y} [pairs, K] of one capsule and one logic unit, which is never in memory."""
-    weight = weights + cell * 2 * K * K + turned_grid(K)
-    total = tl.dot(v - a, tl.load(weight), total, input_precision=PRECISION)
-    return tl.dot(v * a, tl.load(weight + K * K), total, input_precision=PRECISION)
+    place = weights + cell * 2 * K * K + turned_grid(K)
+    total = times(total, v - a, tl.load(place), PRECISION)
+    return times(total, v * a, tl.load(place + K * K), PRECISION)
+
+
+@triton.jit
+def times(total, vectors, weight, PRECISION: tl.constexpr):
+    """total + vectors · weight, in the weight's own precision where that is half."""
+    return tl.dot(vectors.to(weight.dtype), weight, total, input_precision=PRECISION)
 
 
 @triton.jit

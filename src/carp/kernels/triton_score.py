@@ -10,7 +10,7 @@ later one is the vote times the sum of the capsules so far.
 
 from __future__ import annotations
 
-from carp.kernels.triton_capsules import highway_of, length_of, squash_of, vote_of
+from carp.kernels.triton_capsules import highway_of, length_of, squash_of, times, vote_of
 from carp.kernels.triton_places import grid_of, turned_grid
 
 try:
@@ -35,7 +35,7 @@ def heard(total, v, a, weights, offsets, cell, DENSE: tl.constexpr, K: tl.conste
     """total + t_{s,x,y} [BLOCK, K]; dense, of one person, whose viewpoint is folded into the weights."""
     if DENSE:
         weight = tl.load(weights + cell * K * K + turned_grid(K))
-        total = tl.dot(a, weight, total, input_precision=PRECISION)
+        total = times(total, a, weight, PRECISION)
         total += tl.load(offsets + cell * K + tl.arange(0, K))[None, :]
     else:
         total = vote_of(total, v, a, weights, cell, K, PRECISION)
@@ -196,8 +196,8 @@ def fold_people(viewpoints, weights, folded, offsets, M: tl.constexpr, K: tl.con
     k = tl.arange(0, K)
     v = tl.load(viewpoints + (person * M + x) * K + k)
     square = grid_of(K, K)  # [to, from]
-    difference = tl.load(weights + cell * 2 * K * K + square)
-    product = tl.load(weights + cell * 2 * K * K + K * K + square)
+    difference = tl.load(weights + cell * 2 * K * K + square).to(tl.float32)
+    product = tl.load(weights + cell * 2 * K * K + K * K + square).to(tl.float32)
     own = person * (2 * M * M) + cell
     tl.store(folded + own * K * K + square, product * v[None, :] - difference)
     tl.store(offsets + own * K + k, tl.sum(difference * v[None, :], 1))
