@@ -114,9 +114,19 @@ def distance(found: Tensor, wanted: Tensor) -> float:
 
 
 def make_trainer(
-    model: Carp, data: TrainingData, size: int, device: torch.device, precision: Precision, **settings: Any
+    model: Carp,
+    data: TrainingData,
+    size: int,
+    device: torch.device,
+    precision: Precision,
+    *,
+    record: bool = True,
+    **settings: Any,
 ) -> tuple[GpuTrainer, torch.optim.Optimizer]:
+    """A trainer and its optimizer; not recorded, its kernels have not been compiled either."""
     optimizer = torch.optim.RMSprop(model.parameters(), alpha=0.9, **settings)
+    if not record:
+        return GpuTrainer(model, data, size, device, optimizer, precision), optimizer
     trainer = gpu_trainer(model, data, Batched(size), device, optimizer, precision)
     assert trainer is not None, "the check is of models that the kernels cover"
     return trainer, optimizer

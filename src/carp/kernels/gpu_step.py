@@ -66,7 +66,8 @@ class Buffers:
 
     def __init__(self, packed: Packed, corpus: GpuCorpus, batch: int, cut: Tuning, *, repeatable: bool) -> None:
         s, device = packed.shapes, packed.native.device
-        documents, longest = 2 * batch, math.ceil(corpus.longest / 64) * 64
+        documents, at_once = 2 * batch, max(64, cut.block)
+        longest = math.ceil(corpus.longest / at_once) * at_once  # whole blocks
 
         def room(*shape: int) -> Tensor:
             return torch.zeros(shape, device=device)

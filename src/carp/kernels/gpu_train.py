@@ -140,7 +140,7 @@ class GpuTrainer:
         self.next_order: tuple[tuple[int, int], Tensor] = (-1, -1), torch.empty(0)
         self.recorded: tuple[Any, ...] = ()
 
-    def prepare(self) -> Step:
+    def prepare(self, *, record: bool = True) -> Step:
         """Bring parameters and running squares home, and record the step anew where what it was recorded for moved."""
         self._bring_home()
         table = self.model.embedding.weight
@@ -152,7 +152,8 @@ class GpuTrainer:
                 self.model, self.packed, self.corpus, self.batch, self._rates(), self.precision, self.tuning,
                 table.detach(), squares,
             )  # fmt: skip
-            self._record(step)
+            if record:
+                self._record(step)
             self.step, self.recorded = step, now
         return self.step
 
@@ -164,7 +165,7 @@ class GpuTrainer:
         step.room.state.copy_(torch.tensor([0, dropout]))
         step.room.total.zero_()
         with self.in_place():
-            self._run(step, self.steps, watcher)
+            self.run(step, self.steps, watcher)
             self.next_order = (seed, epoch + 1), _shuffled(self.corpus.pairs, seed, epoch + 1)  # while the device works
             loss = float(step.room.total) / self.corpus.pairs
         for parameter in self.model.parameters():
@@ -175,7 +176,7 @@ class GpuTrainer:
         of, order = self.next_order
         return order if of == (seed, epoch) else _shuffled(self.corpus.pairs, seed, epoch)
 
-    def _run(self, step: Step, steps: int, watcher: Counts | None) -> None:
+    def run(self, step: Step, steps: int, watcher: Counts | None = None) -> None:
         """Some steps; the host stays a few recordings ahead, so that whoever watches sees what was done."""
         under_way: deque[torch.cuda.Event] = deque()
         done = 0
