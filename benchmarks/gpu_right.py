@@ -21,7 +21,7 @@ from carp.kernels.gpu_check import (
     small_model,
     step_errors,
 )
-from carp.kernels.gpu_encode import Reading
+from carp.kernels.gpu_encode import ReadingCut
 from carp.kernels.gpu_score import Cut, score_pairs_gpu, top_items_gpu
 from carp.kernels.gpu_step import Precision
 from carp.models.batch import TrainingData
@@ -63,7 +63,7 @@ def cases(session: Session) -> list[Case]:
     found = step_cases(session, variants)
     data, short, own = data_of(session), short_documents(session), sizes_of(session)
     for products in (near, "tf32"):
-        how = Reading(1 << 16, products=products)  # a few documents at once
+        how = ReadingCut(1 << 16, products=products)  # a few documents at once
         for name, of in (("whole documents", data), ("empty and one-word documents", short)):
             work = partial(encoding_errors, of, session.device, how, **own)
             found.append((f"encoding, {name}, {products}", work, LIMITS[products]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from carp.kernels.gpu_encode import Reading, encode_side_gpu
+from carp.kernels.gpu_encode import ReadingCut, encode_side_gpu
 from carp.kernels.gpu_score import Cut, Scorer, score_pairs_gpu, top_items_gpu
 from carp.models.batch import TrainingData
 from carp.models.carp import Carp
@@ -80,13 +80,13 @@ def encode(session: Session, data: TrainingData) -> None:
     documents = data.user_documents
     theirs = session.stage("straightforward reading", straightforward_reading, session, model, data)
     for products in ("tf32x3", "tf32"):
-        how = Reading(products="ieee" if session.rehearsal else products)
+        how = ReadingCut(products="ieee" if session.rehearsal else products)
         rate = session.stage(f"{len(documents):,} documents, {how.products}", reading, session, model, documents, how)
         if rate:
             session.compare(f"encoding documents ({how.products})", theirs, rate, "thousand/s")
 
 
-def reading(session: Session, model: Carp, documents: Documents, how: Reading) -> float:
+def reading(session: Session, model: Carp, documents: Documents, how: ReadingCut) -> float:
     """Thousands of documents a second."""
     took = session.seconds_each(
         lambda: encode_side_gpu(model.user_side, model.embedding.weight, documents, session.device, how), 2, 1

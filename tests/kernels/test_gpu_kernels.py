@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from carp.kernels import gpu_check as check
-from carp.kernels.gpu_encode import Reading
+from carp.kernels.gpu_encode import ReadingCut
 from carp.kernels.gpu_score import Cut, score_pairs_gpu, top_items_gpu
 from carp.kernels.gpu_step import Precision
 from carp.kernels.gpu_support import has_triton, interpreted
@@ -141,7 +141,7 @@ def test_half_precision_scores_are_near_and_never_infinite(data):
     ids=str,
 )
 def test_whole_documents_have_the_plain_models_sides(data, settings):
-    how = Reading(products=EXACT.products)
+    how = ReadingCut(products=EXACT.products)
     errors = check.encoding_errors(data, DEVICE, how, **{**SMALL, **settings})
     assert max(errors.values()) < 1e-5
 
@@ -152,7 +152,7 @@ def test_documents_are_encoded_in_chunks_of_any_size(at_once):
     data = check.made_up_data(users=6, items=5, pairs=12, review=3, longest=6)
     lengths = data.user_documents.lengths().tolist() + data.item_documents.lengths().tolist()
     assert {0, 1} <= set(lengths)
-    errors = check.encoding_errors(data, DEVICE, Reading(at_once * 64 * 16, products=EXACT.products), **SMALL)
+    errors = check.encoding_errors(data, DEVICE, ReadingCut(at_once * 64 * 16, products=EXACT.products), **SMALL)
     assert max(errors.values()) < 1e-5
 
 

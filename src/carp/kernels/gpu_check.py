@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carp.kernels.gpu_encode import Reading, encode_side_gpu
+from carp.kernels.gpu_encode import ReadingCut, encode_side_gpu
 from carp.kernels.gpu_step import Precision, Step
 from carp.kernels.gpu_train import GpuTrainer, gpu_trainer
 from carp.models.base import make_config
@@ -161,7 +161,7 @@ def step_errors(
 
 
 def encoding_errors(
-    data: TrainingData, device: torch.device, how: Reading | None = None, seed: int = 0, **settings: Any
+    data: TrainingData, device: torch.device, how: ReadingCut | None = None, seed: int = 0, **settings: Any
 ) -> dict[str, float]:
     """Relative errors of the sides of whole documents."""
     model = small_model(data, seed, **settings)

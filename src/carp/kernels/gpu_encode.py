@@ -31,7 +31,7 @@ WORDS = 64  # a program takes at once
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingCut:
     """How much is read at once, how the reading program is cut, and how products are computed."""
 
     features: int = FEATURES_AT_ONCE
@@ -50,10 +50,10 @@ def covers(model: Carp, device: torch.device) -> bool:
 
 @torch.no_grad()
 def encode_side_gpu(
-    side: Viewpoints, table: Tensor, documents: Documents, device: torch.device, how: Reading | None = None
+    side: Viewpoints, table: Tensor, documents: Documents, device: torch.device, how: ReadingCut | None = None
 ) -> Tensor:
     """Viewpoints [D, M, k]; zero where a document is empty."""
-    how = how or Reading()
+    how = how or ReadingCut()
     if len(documents.words) and int(documents.words.min()) < 1:
         raise NoFastPath("a document holds words without a number")
     reader = Reader(side, table, documents, device, how)
@@ -70,7 +70,7 @@ class Reader:
     """One side's weights in the kernels' layout, and room for a chunk of documents."""
 
     def __init__(
-        self, side: Viewpoints, table: Tensor, documents: Documents, device: torch.device, how: Reading
+        self, side: Viewpoints, table: Tensor, documents: Documents, device: torch.device, how: ReadingCut
     ) -> None:
         config = side.config
         self.how, self.device, self.scale = how, device, config.attention_scale

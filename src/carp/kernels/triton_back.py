@@ -9,7 +9,16 @@ a viewpoint and two numbers a word. Gates are computed again in each pass: cheap
 
 from __future__ import annotations
 
-from carp.kernels.triton_places import block_of, document_of, gate_of, grid_of, kept_words, neighbours, word_rows
+from carp.kernels.triton_places import (
+    block_of,
+    document_of,
+    gate_of,
+    gate_weights,
+    grid_of,
+    kept_words,
+    neighbours,
+    word_rows,
+)
 
 try:
     import triton
@@ -57,10 +66,11 @@ def attend_backward(
     ask = tl.load(vectors + own * 3 * N + N + i)
     through = tl.sum(back * tl.load(wide + own * 3 * N + i), 0)
     highest, inverse = tl.load(normal + own * 2), tl.load(normal + own * 2 + 1)
+    gate_weight, answer = gate_weights(gates, answers, side * M + x, N)
     u = tl.zeros([N], tl.float32)
     for begin in range(0, length, BLOCK):
         t, kept, c = block_of(features, reviews, start, length, left_out, document, begin, LONGEST, BLOCK, N)
-        g = c * gate_of(c, gates, answers, side * M + x, N, PRECISION)
+        g = c * gate_of(c, gate_weight, answer, PRECISION)
         score = tl.where(kept, tl.sum(g * ask[None, :], 1), -1e30)
         heard = tl.where(kept, tl.exp(score - highest) * inverse, 0.0)
         change = heard * (tl.sum(g * back[None, :], 1) - through)
@@ -82,22 +92,20 @@ def gate_backward(
     kept,
     t,
     length,
-    gates,
-    answers,
+    gate_weight,
+    answer,
     attention,
     back,
     ask,
     spread,
-    side,
     x,
     document,
     LONGEST: tl.constexpr,
-    N: tl.constexpr,
     M: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Of one viewpoint: the gate [BLOCK, N], its words' gradient, and the gradient before the sigmoid."""
-    gate = gate_of(c, gates, answers, side * M + x, N, PRECISION)
+    gate = gate_of(c, gate_weight, answer, PRECISION)
     source = attention + (document * 2 * M + x) * LONGEST + t
     weight = tl.load(source, mask=t < length, other=0.0)
     change = tl.load(source + M * LONGEST, mask=t < length, other=0.0)
@@ -174,14 +182,14 @@ def words_backward(
         dc = tl.zeros([BLOCK, N], tl.float32)
         for x in range(M):
             source = vectors + (document * M + x) * 3 * N + i
+            gate_weight, answer = gate_weights(gates, answers, side * M + x, N)
             gate, dg, dpre = gate_backward(
-                c, kept, t, length, gates, answers, attention,
-                tl.load(source), tl.load(source + N), tl.load(source + 2 * N),
-                side, x, document, LONGEST, N, M, PRECISION,
+                c, kept, t, length, gate_weight, answer, attention,
+                tl.load(source), tl.load(source + N), tl.load(source + 2 * N), x, document, LONGEST, M, PRECISION,
             )  # fmt: skip
-            gate_weight = tl.load(gates + (side * M + x) * N * N + grid_of(N, N))  # [to, from]
+            turned_weight = tl.load(gates + (side * M + x) * N * N + grid_of(N, N))  # [to, from]
             dc += dg * gate
-            dc += tl.dot(dpre, gate_weight, input_precision=PRECISION)
+            dc += tl.dot(dpre, turned_weight, input_precision=PRECISION)
         dc = tl.where(c > 0, dc / KEEP, 0.0)
         tl.store(part, tl.sum(dc, 0))
         scatter(table_gradient, dc, words, reviews, start, length, left_out, side, t, n, N, COLUMNS, WINDOW, FIXED)
@@ -217,23 +225,24 @@ def gate_gradients(
     split, which = tl.program_id(0), tl.program_id(1)
     i = tl.arange(0, N)
     total = tl.zeros([N, N], tl.float32)  # [to, from]
-    answer = tl.zeros([N], tl.float32)
+    answer_total = tl.zeros([N], tl.float32)
+    gate_weight, answer = gate_weights(gates, answers, which, N)
     for b in range(split, BATCH, SPLIT):
         document = which // M * BATCH + b
-        side, start, length, left_out = document_of(order, owners, records, offsets, state, pairs, document, BATCH)
+        _side, start, length, left_out = document_of(order, owners, records, offsets, state, pairs, document, BATCH)
         source = vectors + (document * M + which % M) * 3 * N + i
         back, ask, spread = tl.load(source), tl.load(source + N), tl.load(source + 2 * N)
         for begin in range(0, length, BLOCK):
             t, kept, c = block_of(features, reviews, start, length, left_out, document, begin, LONGEST, BLOCK, N)
             _gate, _dg, dpre = gate_backward(
-                c, kept, t, length, gates, answers, attention, back, ask, spread,
-                side, which % M, document, LONGEST, N, M, PRECISION,
+                c, kept, t, length, gate_weight, answer, attention, back, ask, spread,
+                which % M, document, LONGEST, M, PRECISION,
             )  # fmt: skip
             total += tl.dot(tl.trans(dpre), c, input_precision=PRECISION)
-            answer += tl.sum(dpre, 0)
+            answer_total += tl.sum(dpre, 0)
     part = split * tl.num_programs(1) + which
     tl.store(gate_parts + part * N * N + grid_of(N, N), total)
-    tl.store(answer_parts + part * N + i, answer)
+    tl.store(answer_parts + part * N + i, answer_total)
 
 
 @triton.jit

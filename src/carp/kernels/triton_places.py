@@ -74,10 +74,14 @@ def turned_grid(SIZE: tl.constexpr):
 
 
 @triton.jit
-def gate_of(c, gates, answers, which, N: tl.constexpr, PRECISION: tl.constexpr):
-    """sigmoid(W_1 c + W_2 q + b) [words, N] of one viewpoint."""
-    weight = tl.load(gates + which * N * N + turned_grid(N))
-    answer = tl.load(answers + which * N + tl.arange(0, N))
+def gate_weights(gates, answers, which, N: tl.constexpr):
+    """W_1 [from, to] and W_2 q + b of one viewpoint."""
+    return tl.load(gates + which * N * N + turned_grid(N)), tl.load(answers + which * N + tl.arange(0, N))
+
+
+@triton.jit
+def gate_of(c, weight, answer, PRECISION: tl.constexpr):
+    """sigmoid(W_1 c + W_2 q + b) [words, N]."""
     return tl.sigmoid(tl.dot(c, weight, input_precision=PRECISION) + answer[None, :])
 
 

@@ -10,7 +10,16 @@ The projection W_p is linear, so it is applied to sums over words and never to a
 
 from __future__ import annotations
 
-from carp.kernels.triton_places import block_of, document_of, gate_of, grid_of, kept_words, neighbours, word_rows
+from carp.kernels.triton_places import (
+    block_of,
+    document_of,
+    gate_of,
+    gate_weights,
+    grid_of,
+    kept_words,
+    neighbours,
+    word_rows,
+)
 
 try:
     import triton
@@ -89,15 +98,14 @@ def write_features(
 
 @triton.jit
 def mean_of(
+    gate_weight,
+    answer,
     features,
     reviews,
-    gates,
-    answers,
     start,
     length,
     left_out,
     document,
-    which,
     LONGEST: tl.constexpr,
     BLOCK: tl.constexpr,
     N: tl.constexpr,
@@ -109,7 +117,7 @@ def mean_of(
     for begin in range(0, length, BLOCK):
         _, kept, c = block_of(features, reviews, start, length, left_out, document, begin, LONGEST, BLOCK, N)
         count += kept.to(tl.float32)
-        total += tl.sum(c * gate_of(c, gates, answers, which, N, PRECISION), 0)
+        total += tl.sum(c * gate_of(c, gate_weight, answer, PRECISION), 0)
     read = tl.maximum(tl.sum(count, 0), 1.0)
     return total / read, read
 
@@ -117,15 +125,14 @@ def mean_of(
 @triton.jit
 def attend(
     ask,
+    gate_weight,
+    answer,
     features,
     reviews,
-    gates,
-    answers,
     start,
     length,
     left_out,
     document,
-    which,
     LONGEST: tl.constexpr,
     BLOCK: tl.constexpr,
     N: tl.constexpr,
@@ -137,7 +144,7 @@ def attend(
     z = tl.zeros([N], tl.float32)
     for begin in range(0, length, BLOCK):
         _, kept, c = block_of(features, reviews, start, length, left_out, document, begin, LONGEST, BLOCK, N)
-        g = c * gate_of(c, gates, answers, which, N, PRECISION)
+        g = c * gate_of(c, gate_weight, answer, PRECISION)
         score = tl.where(kept, tl.sum(g * ask[None, :], 1), -1e30)
         after = tl.maximum(highest, tl.max(score, 0))
         heard = tl.where(kept, tl.exp(score - after), 0.0)
@@ -181,16 +188,17 @@ def read_documents(
     """One viewpoint of a document; in training also what going back needs: mean, weighted sum, softmax's scale."""
     document, x = tl.program_id(0), tl.program_id(1)
     side, start, length, left_out = document_of(order, owners, records, offsets, state, pairs, document, BATCH)
-    which, own = side * M + x, document * M + x
+    own = document * M + x
     i, k = tl.arange(0, N), tl.arange(0, K)
+    gate_weight, answer = gate_weights(gates, answers, side * M + x, N)
     mean, read = mean_of(
-        features, reviews, gates, answers, start, length, left_out, document, which, LONGEST, BLOCK, N, PRECISION
+        gate_weight, answer, features, reviews, start, length, left_out, document, LONGEST, BLOCK, N, PRECISION
     )
     weight = tl.load(projection + side * K * N + grid_of(K, N))
     rudiment = SCALE * tl.sum(weight * mean[None, :], 1)  # [K]
     ask = tl.sum(weight * rudiment[:, None], 0)  # [N]
     z, highest, inverse = attend(
-        ask, features, reviews, gates, answers, start, length, left_out, document, which, LONGEST, BLOCK, N, PRECISION
+        ask, gate_weight, answer, features, reviews, start, length, left_out, document, LONGEST, BLOCK, N, PRECISION
     )
     tl.store(sides + own * K + k, tl.sum(weight * z[None, :], 1))
     if TRAIN:
