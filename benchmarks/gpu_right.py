@@ -38,13 +38,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sharp attention": {"window": 5, "attention_scale": 3.0, "hinge": "squared", "opposite_weight": 0.7},
 }
 # Rounded products: sums of tens of them are right to a few parts in a thousand, gradients of small numbers to less.
-LIMITS = {"tf32x3": 2e-4, "ieee": 2e-4, "tf32": 3e-2, "half": 1e-2}
+LIMITS = {"tf32x3": 2e-4, "ieee": 2e-4, "tf32": 3e-2, "half": 1e-3}
 
 
-def data_of(session: Session, **sizes: Any) -> TrainingData:
+def data_of(session: Session) -> TrainingData:
+    """The same for all cases where it can be: kernels are compiled for its longest document."""
     if session.rehearsal:
         return made_up_data(users=6, items=5, pairs=20, review=9, longest=70)
-    return made_up_data(**{"users": 70, "items": 50, "pairs": 500, "words": 400, "longest": 300, "review": 60, **sizes})
+    return made_up_data(users=70, items=50, pairs=500, words=400, longest=300, review=60)
 
 
 def sizes_of(session: Session) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def step_cases(session: Session, variants: dict[str, dict[str, Any]]) -> list[Ca
     found.append(case("short last batch", near, number=last))
     found.append(case("empty and one-word documents", near, of=short_documents(session), dropout=0.0))
     if not session.quick:
-        found.append(case("wide features", near, filters=100, latent_size=50))
+        found.append(case("wide features", "tf32", filters=100, latent_size=50))  # more digits do not fit
     return found
 
 
@@ -125,7 +126,7 @@ def score_errors(session: Session, products: str, **settings: Any) -> Errors:
 def learning_errors(session: Session, products: str) -> Errors:
     """Losses of some epochs, and ratings afterwards, against the plain model trained on the same device."""
     small: dict[str, Any] = {"users": 4, "items": 3, "pairs": 10, "review": 9, "longest": 20}
-    data = made_up_data(**small) if session.rehearsal else data_of(session, pairs=900, review=30, longest=120)
+    data = made_up_data(**small) if session.rehearsal else data_of(session)
     batch, epochs = (4, 1) if session.rehearsal else (64, 4)
     found, wanted, fast, plain = epoch_losses(
         data, batch, session.device, epochs, precision=Precision(products), dropout=0.0, **sizes_of(session)
