@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -25,6 +27,7 @@ from carp.kernels.gpu_encode import ReadingCut
 from carp.kernels.gpu_score import Cut, score_pairs_gpu, top_items_gpu
 from carp.kernels.gpu_step import Precision
 from carp.models.batch import TrainingData
+from carp.train import TrainingSettings, train
 from gpu_session import Session, say
 
 Errors = dict[str, float]
@@ -74,6 +77,7 @@ def cases(session: Session) -> list[Case]:
             found.append((f"scores, {name}, {products}", work, LIMITS[products]))
     for products in (near, "tf32"):
         found.append((f"epochs, {products}", partial(learning_errors, session, products), LIMITS[products]))
+    found.append(("the whole loop, tf32", partial(loop_errors, session), LIMITS["tf32"]))
     found.append(("two runs give the same bits", partial(repeated, session), 0.0))
     return found
 
@@ -133,6 +137,24 @@ def learning_errors(session: Session, products: str) -> Errors:
     )
     losses = max(abs(a - b) / b for a, b in zip(found, wanted, strict=True))
     return {"losses": losses, "ratings": distance(fast, plain)}
+
+
+def loop_errors(session: Session) -> Errors:
+    """Validation errors of the training loop with the kernels asked for and not: training, reading and scoring."""
+    data, found = data_of(session), []
+    settings = TrainingSettings(batch_size=8 if session.rehearsal else 64, epochs=3)
+    before = os.environ.get("CARP_GPU_KERNELS")
+    try:
+        for wanted in ("1", "0"):
+            os.environ["CARP_GPU_KERNELS"] = wanted
+            model = small_model(data, dropout=0.0, **sizes_of(session))
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message=".*takes the plain path")
+                progress = train(model, data, settings, device=session.device)
+            found.append([record["valid_mse"] for record in progress.history])
+    finally:
+        os.environ["CARP_GPU_KERNELS"] = before or "0"
+    return {"validation errors": max(abs(a - b) / b for a, b in zip(*found, strict=True))}
 
 
 def repeated(session: Session) -> Errors:
@@ -199,13 +221,15 @@ def launch_each(session: Session) -> None:
         raise RuntimeError(f"{', '.join(broken)} did not run")
 
 
-def check(session: Session, first: int = 0) -> None:
-    """All cases from the first; where one leaves the card unusable, the rest go on in a new process."""
-    if first == 0:
+def check(session: Session, first: int | None = None) -> None:
+    """All cases, or those from the first; where one leaves the card unusable, the rest go on in a new process."""
+    if first is None:
         session.stage("kernels one by one", launch_each, session)
+        if not session.alive():
+            return go_on_elsewhere(session, 0)
     say("\n== against the plain model in float64")
     for number, (name, work, limit) in enumerate(cases(session)):
-        if number < first:
+        if number < (first or 0):
             continue
         try:
             errors = work()

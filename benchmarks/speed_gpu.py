@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer cases and repetitions: about two minutes")
     parser.add_argument("--part", action="append", choices=["all", "check", "growth", *PARTS], help="may be repeated")
     parser.add_argument("--out", type=Path, help="a file to which a JSON line for everything measured is added")
-    parser.add_argument("--first", type=int, default=0, help="the first case of check")
+    parser.add_argument("--first", type=int, help="check from this case on, without the kernels one by one")
     parser.add_argument("--rehearse", action="store_true", help="tiny, in Triton's interpreter, without a GPU")
     given = parser.parse_args()
     session = Session.begin(given.quick, given.rehearse, given.out)
