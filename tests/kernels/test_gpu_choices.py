@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
+from carp import kernels
 from carp.kernels import gpu_check as check
-from carp.kernels import gpu_train
+from carp.kernels import gpu_encode, gpu_train
+from carp.kernels.gpu_corpus import GpuCorpus
 from carp.kernels.gpu_layout import Packed
 from carp.kernels.gpu_score import in_blocks
+from carp.kernels.gpu_step import Buffers, Tuning
 from carp.kernels.gpu_support import NoFastPath
 
 CPU = torch.device("cpu")
@@ -88,6 +93,101 @@ def test_a_compiler_that_fails_is_one_line(data, monkeypatch):
     model = check.small_model(data, dimension=6)
     with pytest.raises(NoFastPath, match=r"could not be prepared \(ptxas was not found\)"):
         gpu_train.gpu_trainer(model, data, check.Batched(10), CPU, optimizer_of(model))
+
+
+class Recording:
+    """Stands in for a recorded graph and for its event: counts steps, and how far the host ran ahead."""
+
+    launched = finished = furthest = 0
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def replay(self):
+        Recording.launched += self.steps
+        Recording.furthest = max(Recording.furthest, Recording.launched - Recording.finished)
+
+
+class Event:
+    def __init__(self, blocking):
+        assert blocking  # a waiting host leaves its core to others
+
+    def record(self):
+        self.steps = Recording.launched
+
+    def synchronize(self):
+        Recording.finished = self.steps
+
+
+class Watcher:
+    seen = 0
+
+    def batch_done(self):
+        self.seen += 1
+
+
+def test_an_epoch_is_recordings_of_several_steps_and_the_rest_one_by_one(data, monkeypatch):
+    model = check.small_model(data, dimension=6)
+    trainer, _ = check.make_trainer(model, data, 4, CPU, gpu_train.Precision(), record=False)
+    several = gpu_train.STEPS_AT_ONCE
+    trainer.graphs = {1: Recording(1), several: Recording(several)}
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    watcher = Watcher()
+    trainer.run(None, 12 * several + 3, watcher)
+    assert Recording.launched == watcher.seen == 12 * several + 3
+    assert Recording.furthest <= several * (gpu_train.AHEAD + 1)
+
+
+def test_the_order_made_ahead_is_the_epochs_own(data):
+    trainer, _ = check.make_trainer(
+        check.small_model(data, dimension=6), data, 4, CPU, gpu_train.Precision(), record=False
+    )
+    wanted = trainer._order(3, 7)
+    trainer.next_order = (3, 7), wanted
+    assert trainer._order(3, 7) is wanted
+    assert sorted(wanted.tolist()) == list(range(len(data.train)))
+    assert trainer._order(3, 8).tolist() != wanted.tolist()
+    rows = [batch.users.tolist() for batch in data.training_batches(4, 3, 7)]
+    assert data.train.users[wanted.numpy()].tolist() == [user for row in rows for user in row]
+
+
+def test_wide_features_are_cut_to_fit_a_program(data):
+    narrow, wide = (Packed(check.small_model(data, dimension=6, filters=n), CPU) for n in (50, 100))
+    assert Tuning.of(narrow) == Tuning()
+    assert Tuning.of(wide).back_stages == 1
+    assert Tuning.of(wide).back_warps == 2 * Tuning().back_warps
+
+
+def test_documents_are_read_in_whole_blocks(data):
+    model = check.small_model(data, dimension=6)
+    room = Buffers(Packed(model, CPU), GpuCorpus.of(data, model, CPU), 4, Tuning(block=128), repeatable=True)
+    assert room.longest % 128 == 0
+    assert room.bias_parts.shape[1] == 4 * room.longest // 128
+
+
+def test_encoding_that_fails_takes_the_plain_path_with_one_line(data, monkeypatch):
+    def fail(*given):
+        raise RuntimeError("ptxas was not found\nand much more")
+
+    monkeypatch.setattr(gpu_encode, "usable_on", lambda device: True)
+    monkeypatch.setattr(gpu_encode, "encode_side_gpu", fail)
+    model = check.small_model(data, dimension=6).eval()
+    with pytest.warns(RuntimeWarning, match="^encoding documents takes the plain path: ptxas was not found and much"):
+        assert kernels._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+
+
+def test_models_that_read_otherwise_are_not_encoded_by_the_kernels(data, monkeypatch):
+    monkeypatch.setattr(gpu_encode, "usable_on", lambda device: True)
+    assert gpu_encode.covers(check.small_model(data, dimension=6, dropout_on="weights", highway="reversed"), CPU)
+    for settings in ({"variant": "released"}, {"across_reviews": True}, {"attention": "routed"}, {"filters": 200}):
+        assert not gpu_encode.covers(check.small_model(data, dimension=6, **settings), CPU)
+
+
+def test_documents_that_kernels_cannot_address_are_refused(data):
+    model = check.small_model(data, dimension=6)
+    unnumbered = dataclasses.replace(data.user_documents, words=data.user_documents.words * 0)
+    with pytest.raises(NoFastPath, match="without a number"):
+        gpu_encode.encode_side_gpu(model.user_side, model.embedding.weight, unnumbered, CPU)
 
 
 def test_out_of_memory_shrinks_the_block_and_goes_on(monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from carp.kernels import gpu_check as check
+from carp.kernels.gpu_encode import ReadingCut
 from carp.kernels.gpu_score import Cut, score_pairs_gpu, top_items_gpu
 from carp.kernels.gpu_step import Precision
 from carp.kernels.gpu_support import has_triton, interpreted
@@ -118,3 +119,47 @@ def test_scores_are_the_plain_models(data, settings):
     wanted = torch.stack(rows).topk(3)
     assert best.tolist() == wanted.indices.tolist()
     assert check.distance(ratings, wanted.values) < 1e-5
+
+
+def test_half_precision_scores_are_near_and_never_infinite(data):
+    model = check.small_model(data, dimension=6, filters=8, latent_size=10, viewpoints=3).to(DEVICE).eval()
+    users, items = (torch.randint(0, size, (70,), device=DEVICE) for size in (6, 5))
+    for spread, limit in ((1.0, 1e-3), (1e4, 1e-2)):  # products of the second are too large for it
+        viewpoints, aspects = (torch.randn(size, 3, 10, device=DEVICE) * spread for size in (6, 5))
+        with torch.no_grad():
+            wanted = model.score(users, items, viewpoints[users], aspects[items]).rating
+        found = score_pairs_gpu(model, viewpoints, aspects, users, items, Cut(products="half"))
+        assert check.distance(found, wanted) < limit
+        best = top_items_gpu(model, viewpoints, aspects, torch.arange(6, device=DEVICE), 5, cut=Cut(products="half"))
+        dense = torch.zeros(6, 5, device=DEVICE).scatter_(1, *best)[users, items]
+        assert check.distance(dense, wanted) < limit
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"window": 4, "attention_scale": 3.0}, {"filters": 20, "latent_size": 3, "viewpoints": 2}],
+    ids=str,
+)
+def test_whole_documents_have_the_plain_models_sides(data, settings):
+    how = ReadingCut(products=EXACT.products)
+    errors = check.encoding_errors(data, DEVICE, how, **{**SMALL, **settings})
+    assert max(errors.values()) < 1e-5
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 1 << 20])
+def test_documents_are_encoded_in_chunks_of_any_size(at_once):
+    """One document, four of five or six, or all together; some of them empty, some of one word."""
+    data = check.made_up_data(users=6, items=5, pairs=12, review=3, longest=6)
+    lengths = data.user_documents.lengths().tolist() + data.item_documents.lengths().tolist()
+    assert {0, 1} <= set(lengths)
+    errors = check.encoding_errors(data, DEVICE, ReadingCut(at_once * 64 * 16, products=EXACT.products), **SMALL)
+    assert max(errors.values()) < 1e-5
+
+
+def test_no_words_at_all_are_sides_of_zeros():
+    data = check.made_up_data(users=3, items=2, pairs=4, review=1)
+    model = check.small_model(data, **SMALL).to(DEVICE)
+    assert len(data.user_documents.words) == 0
+    found = check.encode_side_gpu(model.user_side, model.embedding.weight, data.user_documents, DEVICE)
+    assert found.shape == (3, 3, 10)
+    assert not found.any()

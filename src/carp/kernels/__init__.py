@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from carp.models.base import RatingModel
     from carp.models.batch import Pairs, TrainingData
+    from carp.models.carp import Carp, Viewpoints
     from carp.reviews.documents import Documents
 
 
@@ -82,16 +83,29 @@ def encode_documents(
     from carp.models.carp import Carp
 
     model = getattr(encode, "__self__", None)
-    if type(model) is not Carp or device.type != "cpu" or encode not in (model.encode_users, model.encode_items):
+    if type(model) is not Carp or encode not in (model.encode_users, model.encode_items):
         return None
+    if (model.training and model.config.dropout) or model.embedding.weight.device.type != device.type:
+        return None
+    side = model.user_side if encode == model.encode_users else model.item_side
+    if device.type == "cuda":
+        return _encode_documents_gpu(model, side, documents, device) if gpu_kernels_wanted() else None
     from carp.kernels.documents_cpu import encode_side
     from carp.kernels.encode_cpu import covers
 
-    drops = model.training and model.config.dropout
-    if drops or not covers(model.config) or model.embedding.weight.device.type != "cpu":
+    if device.type != "cpu" or not covers(model.config):
         return None
-    side = model.user_side if encode == model.encode_users else model.item_side
     return encode_side(side, model.embedding.weight, documents)
+
+
+def _encode_documents_gpu(model: Carp, side: Viewpoints, documents: Documents, device: torch.device) -> Tensor | None:
+    try:
+        from carp.kernels.gpu_encode import covers, encode_side_gpu
+
+        return encode_side_gpu(side, model.embedding.weight, documents, device) if covers(model, device) else None
+    except Exception as problem:  # whatever it is, the plain path needs none of it
+        give_way("encoding documents", problem)
+        return None
 
 
 def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:

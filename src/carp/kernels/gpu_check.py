@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carp.kernels.gpu_step import Precision, Step, Tuning
+from carp.kernels.gpu_encode import ReadingCut, encode_side_gpu
+from carp.kernels.gpu_step import Precision, Step
 from carp.kernels.gpu_train import GpuTrainer, gpu_trainer
 from carp.models.base import make_config
 from carp.models.batch import Batch, Pairs, Sizes, TargetReviews, TrainingData
 from carp.models.carp import Carp, Viewpoints
-from carp.reviews.documents import Documents, make_documents
+from carp.reviews.documents import Documents, make_documents, padded
 
 
 class Batched:
@@ -113,11 +114,20 @@ def distance(found: Tensor, wanted: Tensor) -> float:
 
 
 def make_trainer(
-    model: Carp, data: TrainingData, size: int, device: torch.device, precision: Precision, **settings: Any
+    model: Carp,
+    data: TrainingData,
+    size: int,
+    device: torch.device,
+    precision: Precision,
+    *,
+    record: bool = True,
+    **settings: Any,
 ) -> tuple[GpuTrainer, torch.optim.Optimizer]:
-    tuning = settings.pop("tuning", Tuning())
+    """A trainer and its optimizer; not recorded, its kernels have not been compiled either."""
     optimizer = torch.optim.RMSprop(model.parameters(), alpha=0.9, **settings)
-    trainer = gpu_trainer(model, data, Batched(size), device, optimizer, precision, tuning)
+    if not record:
+        return GpuTrainer(model, data, size, device, optimizer, precision), optimizer
+    trainer = gpu_trainer(model, data, Batched(size), device, optimizer, precision)
     assert trainer is not None, "the check is of models that the kernels cover"
     return trainer, optimizer
 
@@ -144,10 +154,29 @@ def step_errors(
     batch = data.batch(data.train, chosen, training=True)
     if model.config.dropout:
         repeat_dropout(plain, data, chosen, batch, kept_features(step), size)
-    with trainer.products():
+    with trainer.in_place():
         for part in (step.read, step.judge, step.read_back, step.add_up):
             part()
     return _compare(step, plain, batch, len(chosen))
+
+
+def encoding_errors(
+    data: TrainingData, device: torch.device, how: ReadingCut | None = None, seed: int = 0, **settings: Any
+) -> dict[str, float]:
+    """Relative errors of the sides of whole documents."""
+    model = small_model(data, seed, **settings)
+    plain = copy.deepcopy(model).double().eval()
+    model.to(device)
+    errors = {}
+    for name, documents, side, encode in (
+        ("viewpoints", data.user_documents, model.user_side, plain.encode_users),
+        ("aspects", data.item_documents, model.item_side, plain.encode_items),
+    ):
+        found = encode_side_gpu(side, model.embedding.weight, documents, device, how)
+        words, reviews = map(torch.from_numpy, padded(documents, np.arange(len(documents))))
+        with torch.no_grad():
+            errors[name] = distance(found, encode(words, reviews))
+    return errors
 
 
 def _compare(step: Step, plain: Carp, batch: Batch, pairs: int) -> dict[str, float]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from carp.kernels.gpu_support import NoFastPath, padded_size, usable_on
+from carp.kernels.gpu_support import NoFastPath, on_device, padded_size, usable_on
 from carp.models.base import RatingModel
 from carp.models.carp import Carp
 
@@ -23,6 +23,7 @@ COVERED: dict[str, Any] = {
     "highway": "paper",
 }
 MOST_LATENT = 64
+MOST_HALF = 3e4  # half of what half precision holds
 PAIRS_AT_ONCE = 1 << 23
 CELLS_AT_ONCE = 1 << 25  # of a rectangle of people and items
 PEOPLE_AT_ONCE = 128
@@ -32,7 +33,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Cut:
-    """Pairs a program takes, its warps, the depth of its loads, and how products are computed."""
+    """Pairs a program takes, its warps, the depth of its loads, and how products are computed.
+
+    "half" has the digits of "tf32" and half its bytes, where no number is too large for it; "tf32x3" is nearly exact.
+    """
 
     block: int = 64
     warps: int = 4
@@ -56,7 +60,7 @@ def score_pairs_gpu(
     if not covers(model, user_sides.device):
         return None
     assert isinstance(model, Carp)
-    scorer = Scorer(model, cut or Cut())
+    scorer = Scorer(model, fitting(cut or Cut(), model, user_sides, item_sides))
     viewpoints, aspects = scorer.padded(user_sides), scorer.padded(item_sides)
     ratings = torch.empty(len(users), device=user_sides.device)
 
@@ -86,7 +90,7 @@ def top_items_gpu(
     if not covers(model, user_sides.device):
         return None
     assert isinstance(model, Carp)
-    scorer = Scorer(model, cut or Cut())
+    scorer = Scorer(model, fitting(cut or Cut(), model, user_sides, item_sides))
     viewpoints, aspects = scorer.padded(user_sides), scorer.padded(item_sides)
     count, n = len(aspects), min(n, len(aspects))
     best = torch.empty(len(users), n, dtype=torch.int64, device=aspects.device)
@@ -111,6 +115,15 @@ def top_items_gpu(
     return best, ratings
 
 
+def fitting(cut: Cut, model: Carp, user_sides: Tensor, item_sides: Tensor) -> Cut:
+    """The cut itself, but not in half precision where a number could be too large for it, or is none."""
+    if cut.products != "half" or not len(user_sides) or not len(item_sides):
+        return cut
+    user, item, weight = (float(of.abs().max()) for of in (user_sides, item_sides, model.vote_weight))
+    largest = max(user + item, user * item, weight * (user + 1))
+    return cut if largest < MOST_HALF else replace(cut, products="tf32")
+
+
 def in_blocks(size: int, at_once: int, part: Callable[[int, int], Found], keep: Callable[[int, Found], object]) -> None:
     """All of `size` in blocks; where memory runs out the block is halved and the work goes on."""
     begin = 0
@@ -132,11 +145,13 @@ class Scorer:
 
     def __init__(self, model: Carp, cut: Cut) -> None:
         self.config, self.cut = model.config, cut
+        self.precision = "tf32" if cut.products == "half" else cut.products
         self.k, self.M = model.config.latent_size, model.config.viewpoints
         self.K = padded_size(self.k)
         more = self.K - self.k
         votes = model.vote_weight.detach().view(2, self.M**2, 2, self.k, self.k).transpose(-1, -2)
-        self.weights = F.pad(votes, (0, more, 0, more)).contiguous()  # capsule, unit, part, to, from
+        kind = torch.float16 if cut.products == "half" else torch.float32
+        self.weights = F.pad(votes, (0, more, 0, more)).to(kind).contiguous()  # capsule, unit, part, to, from
         squares = [F.pad(weight.detach(), (0, more, 0, more)) for weight in (model.highway_gate, model.highway)]
         lines = [F.pad(weight.detach(), (0, more)) for weight in (model.highway_gate_bias, model.highway_bias)]
         regression = F.pad(model.regression.detach(), (0, more))
@@ -158,9 +173,10 @@ class Scorer:
         from carp.kernels import triton_score as kernels
 
         people, cells = len(viewpoints), 2 * self.M**2
-        folded = torch.empty(people, cells, self.K, self.K, device=viewpoints.device)
+        folded = torch.empty(people, cells, self.K, self.K, dtype=self.weights.dtype, device=viewpoints.device)
         offsets = torch.empty(people, cells, self.K, device=viewpoints.device)
-        kernels.fold_people[(people, cells)](viewpoints, self.weights, folded, offsets, M=self.M, K=self.K)
+        with on_device(viewpoints.device):
+            kernels.fold_people[(people, cells)](viewpoints, self.weights, folded, offsets, M=self.M, K=self.K)
         balance = torch.empty(people, len(aspects), device=viewpoints.device)
         grid = (math.ceil(len(aspects) / self.cut.block), people)
         self._launch(grid, aspects, aspects, viewpoints, aspects, folded, offsets, balance, len(aspects), dense=True)
@@ -171,12 +187,13 @@ class Scorer:
 
         *first, balance, size = arguments
         try:
-            kernels.balance_pairs[grid](
-                *first, *self.highway, balance, size, M=self.M, K=self.K,
-                ITERATIONS=self.config.routing_iterations, BI=self.config.routing == "bi-agreement", DENSE=dense,
-                BLOCK=self.cut.block, PRECISION=self.cut.products,
-                num_warps=self.cut.warps, num_stages=self.cut.stages,
-            )  # fmt: skip
+            with on_device(balance.device):
+                kernels.balance_pairs[grid](
+                    *first, *self.highway, balance, size, M=self.M, K=self.K,
+                    ITERATIONS=self.config.routing_iterations, BI=self.config.routing == "bi-agreement", DENSE=dense,
+                    BLOCK=self.cut.block, PRECISION=self.precision,
+                    num_warps=self.cut.warps, num_stages=self.cut.stages,
+                )  # fmt: skip
         except torch.cuda.OutOfMemoryError:
             raise
         except Exception as error:  # a compiler or a driver may fail in any way: the plain path needs neither

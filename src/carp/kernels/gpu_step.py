@@ -43,6 +43,13 @@ class Tuning:
     gate_stages: int = 2
     split: int = 26  # shares of a viewpoint's documents: with 10 viewpoints two for each of an H200's processors
 
+    @staticmethod
+    def of(packed: Packed) -> Tuning:
+        """Wide features leave no room for loads ahead, and need the registers of twice the warps."""
+        if packed.shapes.N <= 64:
+            return Tuning()
+        return Tuning(read_warps=8, read_stages=1, back_warps=8, back_stages=1, gate_warps=8, gate_stages=1)
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -59,7 +66,8 @@ class Buffers:
 
     def __init__(self, packed: Packed, corpus: GpuCorpus, batch: int, cut: Tuning, *, repeatable: bool) -> None:
         s, device = packed.shapes, packed.native.device
-        documents, longest = 2 * batch, math.ceil(corpus.longest / 64) * 64
+        documents, at_once = 2 * batch, max(64, cut.block)
+        longest = math.ceil(corpus.longest / at_once) * at_once  # whole blocks
 
         def room(*shape: int) -> Tensor:
             return torch.zeros(shape, device=device)
@@ -84,7 +92,7 @@ class Buffers:
         self.projection_parts = room(2, self.shares, s.K, s.N)
         self.bias_parts = room(2, batch * longest // cut.block, s.N)
         self.gate_parts = room(cut.split, 2 * s.M, s.N, s.N)
-        self.query_parts = room(cut.split, 2 * s.M, s.N)
+        self.answer_parts = room(cut.split, 2 * s.M, s.N)
         self.votes = room(batch, 2, s.U, s.K)
         self.vote_changes = room(batch, 2, s.U, s.K)
         self.capsule_vectors = room(batch, 4, 2, s.K)
@@ -141,7 +149,9 @@ class Step:
 
     @property
     def _words(self) -> dict[str, Any]:
-        return {**self._reading, "WINDOW": self.packed.shapes.window, "KEEP": 1.0 - self.config.dropout}
+        columns = self.room.projected.shape[1]
+        keep = 1.0 - self.config.dropout
+        return {**self._reading, "COLUMNS": columns, "WINDOW": self.packed.shapes.window, "KEEP": keep}
 
     @property
     def _viewpoints(self) -> dict[str, Any]:
@@ -166,8 +176,8 @@ class Step:
         )  # fmt: skip
         kernels.read_documents[(2 * self.batch, s.M)](
             w["gate_context"], room.answers, w["projection"], corpus.reviews, *self._document,
-            room.features, room.wide, room.narrow, room.vectors, room.normal, room.counts, room.sides, corpus.pairs,
-            **self._viewpoints, num_warps=self.tuning.read_warps, num_stages=self.tuning.read_stages,
+            room.features, room.sides, room.wide, room.narrow, room.vectors, room.normal, room.counts, corpus.pairs,
+            **self._viewpoints, TRAIN=True, num_warps=self.tuning.read_warps, num_stages=self.tuning.read_stages,
         )  # fmt: skip
 
     def judge(self) -> None:
@@ -202,7 +212,7 @@ class Step:
 
     def read_back(self) -> None:
         """From viewpoints' and aspects' gradients to the projected words' and the parts of the gates'."""
-        from carp.kernels import triton_read as kernels
+        from carp.kernels import triton_back as kernels
 
         s, w, room, corpus = self.packed.shapes, self.packed.weights, self.room, self.corpus
         fixed = self.precision.repeatable
@@ -223,7 +233,7 @@ class Step:
         )  # fmt: skip
         kernels.gate_gradients[(self.tuning.split, 2 * s.M)](
             w["gate_context"], room.answers, corpus.reviews, *self._document,
-            room.features, room.attention, room.vectors, room.gate_parts, room.query_parts, corpus.pairs,
+            room.features, room.attention, room.vectors, room.gate_parts, room.answer_parts, corpus.pairs,
             **self._reading, M=s.M, **self._products, SPLIT=self.tuning.split,
             num_warps=self.tuning.gate_warps, num_stages=self.tuning.gate_stages,
         )  # fmt: skip
@@ -241,7 +251,7 @@ class Step:
         self._add(room.projection_parts, change["projection"], room.shares, s.K * s.N, 2)
         self._add(room.bias_parts, change["convolution_bias"], room.bias_parts.shape[1], s.N, 2)
         kernels.query_gradients[(2 * s.M,)](
-            w["gate_query"], w["queries"], room.query_parts,
+            w["gate_query"], w["queries"], room.answer_parts,
             change["gate_query"], change["queries"], change["gate_bias"],
             SPLIT=self.tuning.split, SPLITS=1 << (self.tuning.split - 1).bit_length(), N=s.N,
         )  # fmt: skip
@@ -271,12 +281,10 @@ class Step:
         from carp.kernels import triton_update as kernels
 
         corpus, room = self.corpus, self.room
-        padded = 1 << (self.batch - 1).bit_length()
-        for side, change in enumerate((user_change, item_change)):
-            kernels.bias_gradients[(math.ceil(self.batch / 32),)](
-                room.errors, corpus.owners, self.order, room.state, change, corpus.pairs,
-                side, corpus.users * side, BATCH=self.batch, PADDED=padded, BLOCK=32,
-            )  # fmt: skip
+        kernels.bias_gradients[(math.ceil(self.batch / 32), 2)](
+            room.errors, corpus.owners, self.order, room.state, user_change, item_change, corpus.pairs, corpus.users,
+            BATCH=self.batch, BLOCK=32,
+        )  # fmt: skip
 
     def update(self) -> None:
         from carp.kernels import triton_update as kernels
@@ -293,6 +301,4 @@ class Step:
             packed.native, packed.squares, packed.where, packed.packed, packed.gradients, room.state, pairs, size,
             packed.sparse_from, *numbers, BATCH=self.batch, BLOCK=1024,
         )  # fmt: skip
-        kernels.finish[(1,)](
-            room.losses, room.total, room.state, BATCH=self.batch, PADDED=1 << (self.batch - 1).bit_length()
-        )
+        kernels.finish[(1,)](room.losses, room.total, room.state, BATCH=self.batch, BLOCK=256)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,3 +47,19 @@ def padded_size(size: int) -> int:
     [16, 32, 64, 64]
     """
     return max(16, 1 << (size - 1).bit_length())
+
+
+def on_device(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Triton launches on the current device, whatever device its arguments lie on."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def library_products(products: str) -> Iterator[None]:
+    """The library's own matrix products at the same precision as the kernels'."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if products == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

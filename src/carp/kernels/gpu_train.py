@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from torch import Tensor
 from carp.kernels.gpu_corpus import GpuCorpus
 from carp.kernels.gpu_layout import Packed, Shapes
 from carp.kernels.gpu_step import Precision, Rates, Step, Tuning
-from carp.kernels.gpu_support import NoFastPath, usable_on
+from carp.kernels.gpu_support import NoFastPath, library_products, on_device, usable_on
 from carp.models.base import RatingModel
 from carp.models.batch import TrainingData
 from carp.models.carp import Carp
@@ -37,6 +38,8 @@ COVERED: dict[str, Any] = {
     "highway": "paper",
 }
 MOST = {"N": 128, "K": 64, "U": 64}  # padded sizes that fit a program's registers
+STEPS_AT_ONCE = 8  # in one recording: launches leave no gaps
+AHEAD = 4  # recordings that the host is ahead of the device
 PLAIN = {"momentum": 0, "centered": False, "maximize": False}  # RMSprop's options that are not computed
 
 
@@ -65,7 +68,7 @@ def gpu_trainer(
     if not covers(model, optimizer) or not len(data.train) or not usable_on(device):
         return None
     assert isinstance(model, Carp)
-    precision, tuning = precision or Precision(), tuning or Tuning()
+    precision = precision or Precision()
     _check_memory(model, data, settings.batch_size, device, precision)
     try:
         trainer = GpuTrainer(model, data, settings.batch_size, device, optimizer, precision, tuning)
@@ -100,13 +103,20 @@ def _check_memory(model: Carp, data: TrainingData, batch: int, device: torch.dev
     lengths = [documents.lengths() for documents in (data.user_documents, data.item_documents)]
     longest = math.ceil(max(1, *(int(length.max(initial=0)) for length in lengths)) / 64) * 64
     table = s.rows * 2 * s.window * s.N
-    features = 2 * batch * longest * s.N
-    if max(table, features, s.rows * s.d) >= 2**31 or sum(int(length.sum()) for length in lengths) >= 2**31:
+    features, votes = 2 * batch * longest * s.N, 2 * batch * s.U * s.K
+    words = sum(int(length.sum()) for length in lengths)
+    if max(table, features, votes, s.rows * s.d, 2 * len(data.train), words) >= 2**31:
         raise NoFastPath("the corpus or the batch is too large for the fast training path", mend="a smaller batch_size")
-    needed = table * (16 if precision.repeatable else 8) + 6 * features + 12 * s.rows * s.d
-    needed += 8 * sum(int(length.sum()) for length in lengths) + 20 * len(data.train)
-    if device.type == "cuda" and needed > (free := torch.cuda.mem_get_info(device)[0]):
+    needed = table * (16 if precision.repeatable else 8) + 6 * features + 8 * votes + 12 * s.rows * s.d
+    needed += 8 * words + 20 * len(data.train)
+    if device.type == "cuda" and needed > (free := _free_memory(device)):
         raise NoFastPath(f"the fast training path needs {needed / 1e9:.1f} GB of GPU memory, {free / 1e9:.1f} are free")
+
+
+def _free_memory(device: torch.device) -> int:
+    """Of the device, and what the library holds without using it."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + max(0, unused)
 
 
 class GpuTrainer:
@@ -118,53 +128,72 @@ class GpuTrainer:
         device: torch.device,
         optimizer: torch.optim.Optimizer,
         precision: Precision,
-        tuning: Tuning,
+        tuning: Tuning | None = None,
     ) -> None:
         self.model, self.batch, self.optimizer, self.device = model, batch, optimizer, device
-        self.precision, self.tuning = precision, tuning
         self.corpus = GpuCorpus.of(data, model, device)
         self.packed = Packed(model, device)
+        self.precision, self.tuning = precision, tuning or Tuning.of(self.packed)
         self.steps = math.ceil(self.corpus.pairs / batch)
         self.step: Step | None = None
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}  # by the steps they take
+        self.next_order: tuple[tuple[int, int], Tensor] = (-1, -1), torch.empty(0)
         self.recorded: tuple[Any, ...] = ()
 
-    def prepare(self) -> Step:
+    def prepare(self, *, record: bool = True) -> Step:
         """Bring parameters and running squares home, and record the step anew where what it was recorded for moved."""
         self._bring_home()
         table = self.model.embedding.weight
         squares = _square(self.optimizer, table)
         now = (table.data_ptr(), squares.data_ptr(), self._rates())
         if self.step is None or now != self.recorded:
-            self.graph = None
-            self.step = Step(
+            self.graphs, self.step = {}, None  # their memory is free before the new step takes its own
+            step = Step(
                 self.model, self.packed, self.corpus, self.batch, self._rates(), self.precision, self.tuning,
                 table.detach(), squares,
             )  # fmt: skip
-            self.recorded = now
-            self._record(self.step)
+            if record:
+                self._record(step)
+            self.step, self.recorded = step, now
         return self.step
 
     def epoch(self, seed: int, epoch: int, watcher: Counts | None = None) -> float:
         """One pass over all pairs, in the plain path's order; the mean loss."""
         step = self.prepare()
-        order = np.random.default_rng([seed, epoch]).permutation(self.corpus.pairs).astype(np.int32)
-        step.order.copy_(torch.from_numpy(order))
+        step.order.copy_(self._order(seed, epoch))
         dropout = int(np.random.default_rng([seed, epoch, 1]).integers(2**62))
         step.room.state.copy_(torch.tensor([0, dropout]))
         step.room.total.zero_()
-        with self.products():
-            for _ in range(self.steps):
-                if self.graph is None:
-                    step.run()
-                else:
-                    self.graph.replay()
-                if watcher is not None:
-                    watcher.batch_done()
-        loss = float(step.room.total) / self.corpus.pairs
+        with self.in_place():
+            self.run(step, self.steps, watcher)
+            self.next_order = (seed, epoch + 1), _shuffled(self.corpus.pairs, seed, epoch + 1)  # while the device works
+            loss = float(step.room.total) / self.corpus.pairs
         for parameter in self.model.parameters():
             self.optimizer.state[parameter]["step"] += self.steps
         return loss
+
+    def _order(self, seed: int, epoch: int) -> Tensor:
+        of, order = self.next_order
+        return order if of == (seed, epoch) else _shuffled(self.corpus.pairs, seed, epoch)
+
+    def run(self, step: Step, steps: int, watcher: Counts | None = None) -> None:
+        """Some steps; the host stays a few recordings ahead, so that whoever watches sees what was done."""
+        under_way: deque[torch.cuda.Event] = deque()
+        done = 0
+        while done < steps:
+            count = max((size for size in self.graphs if size <= steps - done), default=1)
+            if not self.graphs:
+                step.run()
+            else:
+                self.graphs[count].replay()
+                under_way.append(torch.cuda.Event(blocking=True))  # type: ignore[no-untyped-call]
+                under_way[-1].record()
+                if len(under_way) > AHEAD:
+                    under_way.popleft().synchronize()
+            done += count
+            if watcher is not None:
+                for _ in range(count):
+                    watcher.batch_done()
 
     def _rates(self) -> Rates:
         group = self.optimizer.param_groups[0]
@@ -184,31 +213,34 @@ class GpuTrainer:
         self.packed.refresh()
 
     def _record(self, step: Step) -> None:
-        """Compile every kernel by a step that finds no pairs, then record it."""
+        """Compile every kernel by steps that find no pairs, then record one step, and several in a row."""
         if self.device.type != "cuda":
             return
-        step.room.state.fill_(self.steps)
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream), self.products():
-            for _ in range(2):
-                step.run()
-        torch.cuda.current_stream(self.device).wait_stream(stream)
-        torch.cuda.synchronize(self.device)
-        graph = torch.cuda.CUDAGraph()
-        with self.products(), torch.cuda.graph(graph):
-            step.run()
-        self.graph = graph
+        with self.in_place():
+            step.room.state.fill_(self.steps)
+            aside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            aside.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(aside):
+                for _ in range(2):
+                    step.run()
+            torch.cuda.current_stream(self.device).wait_stream(aside)
+            torch.cuda.synchronize(self.device)
+            for count in (1, STEPS_AT_ONCE):
+                self.graphs[count] = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graphs[count]):
+                    for _ in range(count):
+                        step.run()
 
     @contextlib.contextmanager
-    def products(self) -> Iterator[None]:
-        """The library's own matrix products at the same precision as the kernels'."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high" if self.precision.products == "tf32" else "highest")
-        try:
+    def in_place(self) -> Iterator[None]:
+        """On the trainer's device, with the library's products as precise as the kernels'."""
+        with on_device(self.device), library_products(self.precision.products):
             yield
-        finally:
-            torch.set_float32_matmul_precision(before)
+
+
+def _shuffled(pairs: int, seed: int, epoch: int) -> Tensor:
+    """The plain path's order of an epoch."""
+    return torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(pairs).astype(np.int32))
 
 
 def _square(optimizer: torch.optim.Optimizer, parameter: Tensor) -> Tensor:

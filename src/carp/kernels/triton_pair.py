@@ -1,9 +1,20 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 # Kernels are written in Triton's language, which has its own types.
-"""Viewpoints and aspects to the loss and back: votes, routing, highway and both losses."""
+"""Viewpoints and aspects of a batch's pairs to the loss and back."""
 
 from __future__ import annotations
+
+from carp.kernels.triton_capsules import (
+    agreement_before,
+    couple,
+    highway_of,
+    length_of,
+    route_backward,
+    squash_of,
+    vote_of,
+)
+from carp.kernels.triton_places import grid_of, pair_of
 
 try:
     import triton
@@ -38,78 +49,15 @@ def cast_votes(
     cell = tl.program_id(0)
     b = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     u = cell % (M * M)
-    k = tl.arange(0, K)
     v, a = meet(sides, b, u // M, u % M, BATCH, M, K)
-    weight = vote_weight + cell * 2 * K * K + k[None, :] * K + k[:, None]  # [from, to]
-    vote = tl.dot(v - a, tl.load(weight), input_precision=PRECISION)
-    vote += tl.dot(v * a, tl.load(weight + K * K), input_precision=PRECISION)
-    s = cell // (M * M)
-    target = votes + ((b[:, None] * 2 + s) * U + u) * K + k[None, :]
-    tl.store(target, vote, mask=(b < BATCH)[:, None])
+    vote = vote_of(tl.zeros([BLOCK, K], tl.float32), v, a, vote_weight, cell, K, PRECISION)
+    tl.store(vote_rows(votes, b, cell // (M * M), u, U, K), vote, mask=(b < BATCH)[:, None])
 
 
 @triton.jit
-def couple(agreement, real, BI: tl.constexpr):
-    """Coupling [2, U] from agreement, and the softmax over the two capsules."""
-    top = tl.max(agreement, 0)
-    between = tl.exp(agreement - top[None, :])
-    total = tl.sum(between, 0)
-    between = between / total[None, :]
-    if BI:
-        logits = (agreement + agreement - top[None, :] - tl.log(total)[None, :]) / 2
-        logits = tl.where(real, logits, -1e30)
-        weight = tl.where(real, tl.exp(logits - tl.max(logits, 1)[:, None]), 0.0)
-        coupling = weight / tl.sum(weight, 1)[:, None]
-    else:
-        coupling = tl.where(real, between, 0.0)
-    return coupling, between
-
-
-@triton.jit
-def squash_of(mixture):
-    square = tl.sum(mixture * mixture, 1)
-    return mixture * (square / (1 + square) / tl.sqrt(square + 1e-12))[:, None]
-
-
-@triton.jit
-def agreement_before(votes, real, iteration, BI: tl.constexpr):
-    """Agreement [2, U] with which an iteration begins."""
-    agreement = tl.sum(votes, 2) * 0.0
-    for _ in range(iteration):
-        coupling, _between = couple(agreement, real, BI)
-        capsules = squash_of(tl.sum(coupling[:, :, None] * votes, 1))
-        agreement += tl.sum(votes * capsules[:, None, :], 2)
-    return agreement
-
-
-@triton.jit
-def route_backward(votes, real, gradient, ITERATIONS: tl.constexpr, BI: tl.constexpr):
-    """The votes' gradient [2, U, K] from the capsules' [2, K], through every iteration."""
-    result = votes * 0.0
-    change = tl.sum(votes, 2) * 0.0  # of the agreement
-    for back in range(ITERATIONS):
-        iteration = ITERATIONS - 1 - back
-        agreement = agreement_before(votes, real, iteration, BI)
-        coupling, between = couple(agreement, real, BI)
-        mixture = tl.sum(coupling[:, :, None] * votes, 1)
-        if back > 0:
-            capsules = squash_of(mixture)
-            gradient = tl.sum(change[:, :, None] * votes, 1)
-            result += change[:, :, None] * capsules[:, None, :]
-        square = tl.sum(mixture * mixture, 1)
-        root = tl.sqrt(square + 1e-12)
-        factor = square / (1 + square) / root
-        slope = 1 / ((1 + square) * (1 + square) * root) - square / (2 * (1 + square) * root * root * root)
-        along = tl.sum(gradient * mixture, 1)
-        change_mixture = gradient * factor[:, None] + mixture * (2 * slope * along)[:, None]
-        result += coupling[:, :, None] * change_mixture[:, None, :]
-        change_coupling = tl.sum(votes * change_mixture[:, None, :], 2)
-        if BI:
-            logits = coupling * (change_coupling - tl.sum(coupling * change_coupling, 1)[:, None]) / 2
-            change += 2 * logits - between * tl.sum(logits, 0)[None, :]
-        else:
-            change += coupling * (change_coupling - tl.sum(coupling * change_coupling, 0)[None, :])
-    return result
+def vote_rows(votes, b, s, u, U: tl.constexpr, K: tl.constexpr):
+    """Places [pairs, K] of the votes of one logic unit for one capsule."""
+    return votes + ((b[:, None] * 2 + s) * U + u) * K + tl.arange(0, K)[None, :]
 
 
 @triton.jit
@@ -127,6 +75,48 @@ def hinge(distance, SQUARED: tl.constexpr):
     else:
         value, slope = positive, tl.where(distance >= 0, 1.0, 0.0)
     return value, slope
+
+
+@triton.jit
+def guess_of(
+    balance,
+    base,
+    user_bias,
+    item_bias,
+    owners,
+    pair,
+    pairs,
+    users,
+    LEARNED: tl.constexpr,
+    SPAN: tl.constexpr,
+):
+    """The rating of a pair from its balance, and the sigmoid in it."""
+    rate = tl.sigmoid(tl.load(base + pair) + balance)
+    guess = 1 + SPAN * rate
+    if LEARNED:
+        guess += tl.load(user_bias + tl.load(owners + pair))
+        guess += tl.load(item_bias + tl.load(owners + pairs + pair) - users)
+    return guess, rate
+
+
+@triton.jit
+def losses_of(
+    rest,
+    liked,
+    length,
+    s,
+    MARGIN: tl.constexpr,
+    WEIGHT: tl.constexpr,
+    OPPOSITE: tl.constexpr,
+    SQUARED: tl.constexpr,
+):
+    """A pair's loss, and its slopes in the rating and in the lengths [2]."""
+    holds = tl.where(liked, s == 0, s == 1)
+    kept_loss, kept_slope = hinge(MARGIN - length, SQUARED)
+    other_loss, other_slope = hinge(length - 1 + MARGIN, SQUARED)
+    sentiment = tl.sum(tl.where(holds, kept_loss, OPPOSITE * other_loss), 0)
+    loss = WEIGHT * rest * rest + (1 - WEIGHT) * sentiment
+    return loss, 2 * WEIGHT * rest, (1 - WEIGHT) * tl.where(holds, -kept_slope, OPPOSITE * other_slope)
 
 
 @triton.jit
@@ -169,55 +159,38 @@ def judge(
 ):
     """One pair: routing, highway, rating and losses, and all of it backwards to the votes."""
     b = tl.program_id(0)
-    step = tl.load(state).to(tl.int32)
-    place = step * BATCH + b
-    live = place < pairs
-    here = tl.maximum(tl.minimum(pairs - step * BATCH, BATCH), 1).to(tl.float32)  # pairs of this batch
-    pair = tl.load(order + place, mask=live, other=0)
+    pair, live = pair_of(order, state, pairs, b, BATCH)
+    before = tl.load(state).to(tl.int32) * BATCH
+    here = tl.maximum(tl.minimum(pairs - before, BATCH), 1).to(tl.float32)  # pairs of this batch
 
     s, u, k = tl.arange(0, 2), tl.arange(0, U), tl.arange(0, K)
     cell = (b * 2 + s[:, None, None]) * U + u[None, :, None]
     there = (u < M * M)[None, :, None] & (s[:, None, None] >= 0) & (k[None, None, :] >= 0)
     t = tl.load(votes + cell * K + k[None, None, :], mask=there, other=0.0)
     real = ((u < M * M)[None, :]) & (s[:, None] >= 0)
-    agreement = agreement_before(t, real, ITERATIONS - 1, BI)
-    coupling, _between = couple(agreement, real, BI)
+    coupling, _between = couple(agreement_before(t, real, ITERATIONS - 1, BI), real, BI)
     o = squash_of(tl.sum(coupling[:, :, None] * t, 1))  # [2, K]
 
     square = s[:, None, None] * K * K + k[None, :, None] * K + k[None, None, :]
     line = s[:, None] * K + k[None, :]
     h1, h2, w = tl.load(gate_weight + square), tl.load(weight + square), tl.load(regression + line)
-    gate = tl.sigmoid(through(h1, o) + tl.load(gate_bias + line))
-    changed = 2 * tl.sigmoid(2 * (through(h2, o) + tl.load(bias + line))) - 1
-    hidden = gate * o + (1 - gate) * changed
+    gate, changed, hidden = highway_of(
+        o, through(h1, o) + tl.load(gate_bias + line), through(h2, o) + tl.load(bias + line)
+    )
     degree = tl.sum(hidden * w, 1) + tl.load(regression_bias + s)  # [2]
-    length = tl.sqrt(tl.sum(o * o, 1) + 1e-12)
+    length = length_of(o)
     sign = 1.0 - 2.0 * s.to(tl.float32)
     balance = tl.sum(sign * degree * length, 0)
-
-    rate = tl.sigmoid(tl.load(base + pair) + balance)
-    guess = 1 + SPAN * rate
-    if LEARNED:
-        guess += tl.load(user_bias + tl.load(owners + pair)) + tl.load(
-            item_bias + tl.load(owners + pairs + pair) - users
-        )
+    guess, rate = guess_of(balance, base, user_bias, item_bias, owners, pair, pairs, users, LEARNED, SPAN)
     rating = tl.load(ratings + pair)
-    rest = guess - rating
-    liked = rating > LIKED
-    holds = tl.where(liked, s == 0, s == 1)
-    kept_loss, kept_slope = hinge(MARGIN - length, SQUARED)
-    other_loss, other_slope = hinge(length - 1 + MARGIN, SQUARED)
-    sentiment = tl.sum(tl.where(holds, kept_loss, OPPOSITE * other_loss), 0)
-    loss = WEIGHT * rest * rest + (1 - WEIGHT) * sentiment
+    loss, slope, length_slope = losses_of(guess - rating, rating > LIKED, length, s, MARGIN, WEIGHT, OPPOSITE, SQUARED)
     tl.store(losses + b, tl.where(live, loss, 0.0))
 
     alive = tl.where(live, 1.0 / here, 0.0)
-    change_rating = 2 * WEIGHT * rest * alive
-    tl.store(errors + b, change_rating)
-    change_balance = change_rating * SPAN * rate * (1 - rate)
+    tl.store(errors + b, slope * alive)
+    change_balance = slope * alive * SPAN * rate * (1 - rate)
     change_degree = sign * length * change_balance
-    change_length = sign * degree * change_balance
-    change_length += (1 - WEIGHT) * alive * tl.where(holds, -kept_slope, OPPOSITE * other_slope)
+    change_length = sign * degree * change_balance + alive * length_slope
     change_hidden = change_degree[:, None] * w
     change_gate = change_hidden * (o - changed) * gate * (1 - gate)
     change_changed = change_hidden * (1 - gate) * (1 - changed * changed)
@@ -250,17 +223,16 @@ def vote_weight_gradients(
     """The gradient of W_{s,x,y} over all pairs of the batch."""
     cell = tl.program_id(0)
     s, u = cell // (M * M), cell % (M * M)
-    k = tl.arange(0, K)
     difference = tl.zeros([K, K], tl.float32)  # [to, from]
     product = tl.zeros([K, K], tl.float32)
     for begin in range(0, BATCH, BLOCK):
         b = begin + tl.arange(0, BLOCK)
         v, a = meet(sides, b, u // M, u % M, BATCH, M, K)
-        source = vote_gradients + ((b[:, None] * 2 + s) * U + u) * K + k[None, :]
+        source = vote_rows(vote_gradients, b, s, u, U, K)
         change = tl.trans(tl.load(source, mask=(b < BATCH)[:, None], other=0.0))
         difference += tl.dot(change, v - a, input_precision=PRECISION)
         product += tl.dot(change, v * a, input_precision=PRECISION)
-    target = result + cell * 2 * K * K + k[:, None] * K + k[None, :]
+    target = result + cell * 2 * K * K + grid_of(K, K)
     tl.store(target, difference)
     tl.store(target + K * K, product)
 
@@ -291,9 +263,9 @@ def side_gradients(
         difference = tl.zeros([BLOCK, K], tl.float32)
         product = tl.zeros([BLOCK, K], tl.float32)
         for s in tl.static_range(2):
-            source = vote_gradients + ((b[:, None] * 2 + s) * U + u) * K + k[None, :]
+            source = vote_rows(vote_gradients, b, s, u, U, K)
             change = tl.load(source, mask=(b < BATCH)[:, None], other=0.0)
-            weight = vote_weight + (s * M * M + u) * 2 * K * K + k[:, None] * K + k[None, :]
+            weight = vote_weight + (s * M * M + u) * 2 * K * K + grid_of(K, K)
             difference += tl.dot(change, tl.load(weight), input_precision=PRECISION)
             product += tl.dot(change, tl.load(weight + K * K), input_precision=PRECISION)
         total += tl.where(side == 0, difference + product * a, product * v - difference)

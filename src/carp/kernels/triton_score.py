@@ -10,6 +10,9 @@ later one is the vote times the sum of the capsules so far.
 
 from __future__ import annotations
 
+from carp.kernels.triton_capsules import highway_of, length_of, squash_of, times, vote_of
+from carp.kernels.triton_places import grid_of, turned_grid
+
 try:
     import triton
     import triton.language as tl
@@ -18,24 +21,33 @@ except ImportError:  # nothing below is called then
 
 
 @triton.jit
-def vote_of(total, v, a, weights, offsets, cell, DENSE: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr):
+def unit_of(viewpoints, aspects, u, there, M: tl.constexpr, DENSE: tl.constexpr, K: tl.constexpr):
+    """Viewpoint and aspect [BLOCK, K] of a logic unit; dense, the aspect alone."""
+    a = tl.load(aspects + (u % M) * K, mask=there, other=0.0)
+    v = a
+    if not DENSE:
+        v = tl.load(viewpoints + (u // M) * K, mask=there, other=0.0)
+    return v, a
+
+
+@triton.jit
+def heard(total, v, a, weights, offsets, cell, DENSE: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr):
     """total + t_{s,x,y} [BLOCK, K]; dense, of one person, whose viewpoint is folded into the weights."""
-    k = tl.arange(0, K)
-    place = k[None, :] * K + k[:, None]  # [from, to]
     if DENSE:
-        total = tl.dot(a, tl.load(weights + cell * K * K + place), total, input_precision=PRECISION)
-        total += tl.load(offsets + cell * K + k)[None, :]
+        weight = tl.load(weights + cell * K * K + turned_grid(K))
+        total = times(total, a, weight, PRECISION)
+        total += tl.load(offsets + cell * K + tl.arange(0, K))[None, :]
     else:
-        weight = weights + cell * 2 * K * K + place
-        total = tl.dot(v - a, tl.load(weight), total, input_precision=PRECISION)
-        total = tl.dot(v * a, tl.load(weight + K * K), total, input_precision=PRECISION)
+        total = vote_of(total, v, a, weights, cell, K, PRECISION)
     return total
 
 
 @triton.jit
-def squashed(mixture):
-    square = tl.sum(mixture * mixture, 1)
-    return mixture * (square / (1 + square) / tl.sqrt(square + 1e-12))[:, None]
+def add_agreeing(total, share, top, vote, agreement):
+    """A vote added under a softmax over the units, with a running maximum."""
+    after = tl.maximum(top, agreement)
+    faded, weight = tl.exp(top - after), tl.exp(agreement - after)
+    return total * faded[:, None] + vote * weight[:, None], share * faded + weight, after
 
 
 @triton.jit
@@ -57,20 +69,10 @@ def hear_alike(
     disliked = tl.zeros([BLOCK, K], tl.float32)
     for u in range(M * M):
         v, a = unit_of(viewpoints, aspects, u, there, M, DENSE, K)
-        liked = vote_of(liked, v, a, weights, offsets, u, DENSE, K, PRECISION)
-        disliked = vote_of(disliked, v, a, weights, offsets, M * M + u, DENSE, K, PRECISION)
+        liked = heard(liked, v, a, weights, offsets, u, DENSE, K, PRECISION)
+        disliked = heard(disliked, v, a, weights, offsets, M * M + u, DENSE, K, PRECISION)
     share = 1.0 / (M * M) if BI else 0.5
-    return squashed(liked * share), squashed(disliked * share)
-
-
-@triton.jit
-def unit_of(viewpoints, aspects, u, there, M: tl.constexpr, DENSE: tl.constexpr, K: tl.constexpr):
-    """Viewpoint and aspect [BLOCK, K] of a logic unit; dense, the aspect alone."""
-    a = tl.load(aspects + (u % M) * K, mask=there, other=0.0)
-    v = a
-    if not DENSE:
-        v = tl.load(viewpoints + (u // M) * K, mask=there, other=0.0)
-    return v, a
+    return squash_of(liked * share), squash_of(disliked * share)
 
 
 @triton.jit
@@ -99,33 +101,25 @@ def hear_agreeing(
     disliked_share = tl.zeros([BLOCK], tl.float32)
     for u in range(M * M):
         v, a = unit_of(viewpoints, aspects, u, there, M, DENSE, K)
-        for_it = vote_of(nothing, v, a, weights, offsets, u, DENSE, K, PRECISION)
-        against = vote_of(nothing, v, a, weights, offsets, M * M + u, DENSE, K, PRECISION)
+        for_it = heard(nothing, v, a, weights, offsets, u, DENSE, K, PRECISION)
+        against = heard(nothing, v, a, weights, offsets, M * M + u, DENSE, K, PRECISION)
         b_for = tl.sum(for_it * liked_before, 1)
         b_against = tl.sum(against * disliked_before, 1)
         if BI:
             top = tl.maximum(b_for, b_against)
-            both = top + tl.log(tl.exp(b_for - top) + tl.exp(b_against - top))
-            b_for -= both / 2
-            b_against -= both / 2
-            top = tl.maximum(liked_top, b_for)
-            faded, heard = tl.exp(liked_top - top), tl.exp(b_for - top)
-            liked = liked * faded[:, None] + for_it * heard[:, None]
-            liked_share = liked_share * faded + heard
-            liked_top = top
-            top = tl.maximum(disliked_top, b_against)
-            faded, heard = tl.exp(disliked_top - top), tl.exp(b_against - top)
-            disliked = disliked * faded[:, None] + against * heard[:, None]
-            disliked_share = disliked_share * faded + heard
-            disliked_top = top
+            both = (top + tl.log(tl.exp(b_for - top) + tl.exp(b_against - top))) / 2
+            liked, liked_share, liked_top = add_agreeing(liked, liked_share, liked_top, for_it, b_for - both)
+            disliked, disliked_share, disliked_top = add_agreeing(
+                disliked, disliked_share, disliked_top, against, b_against - both
+            )
         else:
-            heard = tl.sigmoid(b_for - b_against)
-            liked += for_it * heard[:, None]
-            disliked += against * (1 - heard)[:, None]
+            share = tl.sigmoid(b_for - b_against)
+            liked += for_it * share[:, None]
+            disliked += against * (1 - share)[:, None]
     if BI:
         liked = liked / liked_share[:, None]
         disliked = disliked / disliked_share[:, None]
-    return squashed(liked), squashed(disliked)
+    return squash_of(liked), squash_of(disliked)
 
 
 @triton.jit
@@ -133,16 +127,12 @@ def force_of(
     o, gate_weight, gate_bias, weight, bias, regression, regression_bias, s, K: tl.constexpr, PRECISION: tl.constexpr
 ):
     """A capsule's degree, through its highway, times its length [BLOCK]."""
-    k = tl.arange(0, K)
-    place = s * K * K + k[None, :] * K + k[:, None]  # [from, to]
-    line = s * K + k
-    gate = tl.dot(o, tl.load(gate_weight + place), input_precision=PRECISION) + tl.load(gate_bias + line)[None, :]
-    gate = tl.sigmoid(gate)
-    changed = tl.dot(o, tl.load(weight + place), input_precision=PRECISION) + tl.load(bias + line)[None, :]
-    changed = 2 * tl.sigmoid(2 * changed) - 1
-    hidden = gate * o + (1 - gate) * changed
+    square, line = s * K * K + turned_grid(K), s * K + tl.arange(0, K)
+    to_gate = tl.dot(o, tl.load(gate_weight + square), input_precision=PRECISION) + tl.load(gate_bias + line)[None, :]
+    to_change = tl.dot(o, tl.load(weight + square), input_precision=PRECISION) + tl.load(bias + line)[None, :]
+    _gate, _changed, hidden = highway_of(o, to_gate, to_change)
     degree = tl.sum(hidden * tl.load(regression + line)[None, :], 1) + tl.load(regression_bias + s)
-    return degree * tl.sqrt(tl.sum(o * o, 1) + 1e-12)
+    return degree * length_of(o)
 
 
 @triton.jit
@@ -205,9 +195,9 @@ def fold_people(viewpoints, weights, folded, offsets, M: tl.constexpr, K: tl.con
     x = (cell % (M * M)) // M
     k = tl.arange(0, K)
     v = tl.load(viewpoints + (person * M + x) * K + k)
-    square = k[:, None] * K + k[None, :]  # [to, from]
-    difference = tl.load(weights + cell * 2 * K * K + square)
-    product = tl.load(weights + cell * 2 * K * K + K * K + square)
+    square = grid_of(K, K)  # [to, from]
+    difference = tl.load(weights + cell * 2 * K * K + square).to(tl.float32)
+    product = tl.load(weights + cell * 2 * K * K + K * K + square).to(tl.float32)
     own = person * (2 * M * M) + cell
     tl.store(folded + own * K * K + square, product * v[None, :] - difference)
     tl.store(offsets + own * K + k, tl.sum(difference * v[None, :], 1))

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from carp.kernels.triton_places import grid_of, has_pairs, pair_of
+
 try:
     import triton
     import triton.language as tl
@@ -29,7 +31,7 @@ def add_parts(parts, result, rows, size, ROWS: tl.constexpr, BLOCK: tl.constexpr
 def query_gradients(
     gate_query,
     vectors,
-    query_parts,
+    answer_parts,
     query_change,
     vector_change,
     bias_change,
@@ -40,11 +42,11 @@ def query_gradients(
     """Of one viewpoint's W_2, q and b, from the parts of the gradient of W_2 q + b."""
     which = tl.program_id(0)
     i, row = tl.arange(0, N), tl.arange(0, SPLITS)
-    source = query_parts + (row[:, None] * tl.num_programs(0) + which) * N + i[None, :]
+    source = answer_parts + (row[:, None] * tl.num_programs(0) + which) * N + i[None, :]
     change = tl.sum(tl.load(source, mask=(row < SPLIT)[:, None], other=0.0), 0)
     tl.store(bias_change + which * N + i, change)
     vector = tl.load(vectors + which * N + i)
-    square = which * N * N + i[:, None] * N + i[None, :]
+    square = which * N * N + grid_of(N, N)
     tl.store(query_change + square, change[:, None] * vector[None, :])
     weight = tl.load(gate_query + square)
     tl.store(vector_change + which * N + i, tl.sum(weight * change[:, None], 0))
@@ -87,7 +89,7 @@ def highway_gradients(
         change_sum += tl.sum(changed, 0)
         regression_sum += tl.sum(tl.load(source + 6 * K, mask=there, other=0.0), 0)
         degree_sum += tl.load(degrees + b * 2 + s, mask=b < BATCH, other=0.0)
-    square = s * K * K + k[:, None] * K + k[None, :]
+    square = s * K * K + grid_of(K, K)
     tl.store(gate_weight + square, gates)
     tl.store(weight + square, changes)
     tl.store(gate_bias + s * K + k, gate_sum)
@@ -102,27 +104,27 @@ def bias_gradients(
     owners,
     order,
     state,
-    result,
+    user_change,
+    item_change,
     pairs,
-    side,
-    first_owner,
+    users,
     BATCH: tl.constexpr,
-    PADDED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Of b_u or b_i: pairs that share an owner all write the same sum, taken in the same order."""
-    first = tl.load(state).to(tl.int32) * BATCH
+    """Of b_u and b_i: pairs that share an owner all write the same sum, taken in the same order."""
     b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    c = tl.arange(0, PADDED)
-    there = (b < BATCH) & (first + b < pairs)
-    others = (c < BATCH) & (first + c < pairs)
-    own = tl.load(order + first + b, mask=there, other=0)
-    other = tl.load(order + first + c, mask=others, other=0)
-    owner = tl.load(owners + side * pairs + own, mask=there, other=-1)
-    candidates = tl.load(owners + side * pairs + other, mask=others, other=-2)
-    error = tl.load(errors + c, mask=others, other=0.0)
-    total = tl.sum(tl.where(owner[:, None] == candidates[None, :], error[None, :], 0.0), 1)
-    tl.store(result + owner - first_owner, total, mask=there)
+    side = tl.program_id(1)
+    pair, there = pair_of(order, state, pairs, b, BATCH)
+    owner = tl.load(owners + side * pairs + pair)
+    total = tl.zeros([BLOCK], tl.float32)
+    for begin in range(0, BATCH, BLOCK):
+        c = begin + tl.arange(0, BLOCK)
+        other, others = pair_of(order, state, pairs, c, BATCH)
+        candidate = tl.load(owners + side * pairs + other)
+        error = tl.load(errors + c, mask=others, other=0.0)
+        total += tl.sum(tl.where(owner[:, None] == candidate[None, :], error[None, :], 0.0), 1)
+    tl.store(user_change + owner, total, mask=there & (side == 0))
+    tl.store(item_change + owner - users, total, mask=there & (side == 1))
 
 
 @triton.jit
@@ -159,7 +161,7 @@ def update_table(
     BLOCK: tl.constexpr,
 ):
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = (i < size) & (tl.load(state).to(tl.int32) * BATCH < pairs)  # a step without pairs changes nothing
+    there = (i < size) & has_pairs(state, pairs, BATCH)
     parameter = tl.load(table + i, mask=there, other=0.0)
     square = tl.load(squares + i, mask=there, other=0.0)
     gradient = tl.load(gradients + i, mask=there, other=0.0)
@@ -188,7 +190,7 @@ def update_rest(
 ):
     """All other parameters: in their own layout, and in the kernels' padded one at `where`."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    there = (i < size) & (tl.load(state).to(tl.int32) * BATCH < pairs)
+    there = (i < size) & has_pairs(state, pairs, BATCH)
     place = tl.load(where + i, mask=there, other=0)
     parameter = tl.load(native + i, mask=there, other=0.0)
     square = tl.load(squares + i, mask=there, other=0.0)
@@ -202,8 +204,11 @@ def update_rest(
 
 
 @triton.jit
-def finish(losses, total, state, BATCH: tl.constexpr, PADDED: tl.constexpr):
-    b = tl.arange(0, PADDED)
-    loss = tl.sum(tl.load(losses + b, mask=b < BATCH, other=0.0).to(tl.float64), 0)
-    tl.store(total, tl.load(total) + loss)
+def finish(losses, total, state, BATCH: tl.constexpr, BLOCK: tl.constexpr):
+    """The step's loss into the epoch's, and on to the next step."""
+    loss = tl.zeros([BLOCK], tl.float64)
+    for begin in range(0, BATCH, BLOCK):
+        b = begin + tl.arange(0, BLOCK)
+        loss += tl.load(losses + b, mask=b < BATCH, other=0.0).to(tl.float64)
+    tl.store(total, tl.load(total) + tl.sum(loss, 0))
     tl.store(state, tl.load(state) + 1)
