@@ -174,6 +174,7 @@ def _accelerator() -> Iterator[Finding]:
     except Exception:  # already found broken above
         return
     yield Finding("threads of torch", str(torch.get_num_threads()))
+    yield _compiled_kernels()
     if torch.cuda.is_available():
         yield Finding("GPU", f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}")
         triton = importlib.util.find_spec("triton") is not None
@@ -184,6 +185,17 @@ def _accelerator() -> Iterator[Finding]:
         yield Finding("GPU", "there is one, but torch cannot use it", "warning", mend)
     else:
         yield Finding("GPU", "none: everything runs on the processor")
+
+
+def _compiled_kernels() -> Finding:
+    from carp.kernels.native import library
+
+    if library("judge") is not None:
+        return Finding("compiled kernels", "in use: training, reading and scoring are at their fastest")
+    if os.environ.get("CARP_NATIVE") == "0":
+        return Finding("compiled kernels", "switched off by CARP_NATIVE=0")
+    mend = "install gcc or clang; torch does the same work meanwhile, several times slower"
+    return Finding("compiled kernels", "no C compiler that works was found", "warning", mend)
 
 
 def _data() -> Finding:

@@ -463,6 +463,18 @@ def test_doctor_names_what_is_broken_and_what_is_only_missing(run, monkeypatch):
     assert states["no_such_extra (extra serve)"] == "warning"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "said", "state"),
+    [("CARP_NATIVE", "0", "switched off", "ok"), ("PATH", "", "no C compiler", "warning")],
+)
+def test_doctor_says_whether_kernels_are_compiled(variable, value, said, state, tmp_path):
+    environment = {"XDG_CACHE_HOME": str(tmp_path), variable: value}
+    out, _ = start("doctor", "--json", env=environment).communicate(timeout=60)
+    findings = {one["name"]: one for one in json.loads(out)["findings"]}
+    assert said in findings["compiled kernels"]["value"]
+    assert findings["compiled kernels"]["state"] == state
+
+
 def test_demo_goes_the_whole_way_and_its_next_commands_work(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = run("demo", "--quick", "--out", "shown")
