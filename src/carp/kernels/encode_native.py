@@ -52,7 +52,7 @@ class Side(ctypes.Structure):
 
 def encoder_library() -> ctypes.CDLL | None:
     loaded = library("encode")
-    if loaded is not None and loaded.carp_pack.argtypes is None:
+    if loaded is not None and not loaded.carp_pack.argtypes:
         loaded.carp_pack.argtypes = [_POINTER, *[_LONG] * 4, _POINTER]
         loaded.carp_read.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, _POINTER, _LONG, ctypes.c_int, *[_POINTER] * 5]
         loaded.carp_read_round.argtypes = [_POINTER, _POINTER, _LONG, _POINTER, _POINTER]
@@ -64,7 +64,7 @@ def encoder_library() -> ctypes.CDLL | None:
 
 def back_library() -> ctypes.CDLL | None:
     loaded = library("encode_back")
-    if loaded is not None and loaded.carp_read_back_round.argtypes is None:
+    if loaded is not None and not loaded.carp_read_back_round.argtypes:
         loaded.carp_read_back_round.argtypes = [
             *[_POINTER] * 2, _LONG, _POINTER, _LONG, *[_POINTER] * 2, _LONG
         ]  # fmt: skip

@@ -58,7 +58,7 @@ class BatchStruct(ctypes.Structure):
 
 def words_library() -> ctypes.CDLL | None:
     loaded = library("words")
-    if loaded is not None and loaded.carp_take.argtypes is None:
+    if loaded is not None and not loaded.carp_take.argtypes:
         loaded.carp_take.argtypes = [_POINTER, _LONG, _POINTER, _LONG, _POINTER]
         loaded.carp_slices.argtypes = [_POINTER, _POINTER, _LONG, _POINTER]
         loaded.carp_slices_round.argtypes = [_POINTER] * 5
