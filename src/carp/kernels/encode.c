@@ -127,6 +127,9 @@ void carp_read_round(const side *sides, const long *pieces, long count, long *ne
         carp_read(&s->e, &s->d, pieces[3 * i + 1], pieces[3 * i + 2], s->slices, s->stride, 1, s->features, s->gates,
                   s->words, room, s->viewpoints);
     }
+#ifdef __AVX512F__
+    _mm_sfence(); /* what was put away is there for whoever comes next */
+#endif
 }
 
 /* The words around each word of some documents, as rows of the slices; beyond the review is `nobody`. */

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from carp.models.carp import Viewpoints
 from carp.reviews.documents import Documents
 
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
+COLUMNS = "edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs"  # of Blocks
 
 
 class Reader(ctypes.Structure):
@@ -36,7 +36,7 @@ class LaidDown(ctypes.Structure):
         ("places", _POINTER),
         ("chance", ctypes.c_uint32),
         ("keys", ctypes.c_uint32 * 2),
-        *((name, _POINTER) for name in ("edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs")),
+        *((name, _POINTER) for name in COLUMNS),
     ]
 
 
@@ -50,10 +50,9 @@ class Side(ctypes.Structure):
     ]
 
 
-@cache
 def encoder_library() -> ctypes.CDLL | None:
     loaded = library("encode")
-    if loaded is not None:
+    if loaded is not None and not loaded.carp_pack.argtypes:
         loaded.carp_pack.argtypes = [_POINTER, *[_LONG] * 4, _POINTER]
         loaded.carp_read.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, _POINTER, _LONG, ctypes.c_int, *[_POINTER] * 5]
         loaded.carp_read_round.argtypes = [_POINTER, _POINTER, _LONG, _POINTER, _POINTER]
@@ -63,10 +62,9 @@ def encoder_library() -> ctypes.CDLL | None:
     return loaded
 
 
-@cache
 def back_library() -> ctypes.CDLL | None:
     loaded = library("encode_back")
-    if loaded is not None:
+    if loaded is not None and not loaded.carp_read_back_round.argtypes:
         loaded.carp_read_back_round.argtypes = [
             *[_POINTER] * 2, _LONG, _POINTER, _LONG, *[_POINTER] * 2, _LONG
         ]  # fmt: skip
@@ -110,15 +108,7 @@ class NativeDocuments:
     def __init__(
         self, blocks: Blocks, places: NDArray[np.int32], chance: int = 0, keys: tuple[int, int] = (0, 0)
     ) -> None:
-        columns = (
-            blocks.edges,
-            blocks.tiles,
-            blocks.pair_edges,
-            blocks.spans,
-            blocks.hole_edges,
-            blocks.holes,
-            blocks.pairs,
-        )
+        columns = [getattr(blocks, name) for name in COLUMNS]
         self.kept = [np.ascontiguousarray(column) for column in (places, *columns)]
         self.tiles = int(blocks.tiles[-1])
         self.longest = int(np.diff(blocks.tiles).max(initial=0))  # tiles of a block

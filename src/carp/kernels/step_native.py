@@ -22,9 +22,9 @@ from carp.models.carp import Carp, Viewpoints
 BLOCKS = 2  # of a piece; their gradients are added up there
 
 
-def native_covers(model: Carp) -> bool:
+def native_covers(model: Carp, rows: RowOptimizer) -> bool:
     """Whether steps of this model can be taken in C."""
-    single = all(p.dtype == torch.float32 and p.is_contiguous() for p in model.parameters())
+    single = all(t.dtype == torch.float32 and t.is_contiguous() for t in (*model.parameters(), rows.square))
     return single and all(library() is not None for library in (encoder_library, back_library, words_library))
 
 

@@ -40,7 +40,7 @@ class CpuTrainer:
         self.stores = (Store(), Store())
         self.rows = _row_optimizer(model, optimizer)
         self.native_optimizer = NativeRmsprop.of(optimizer)
-        self.form: type[NativeStep] | type[TorchStep] = NativeStep if native_covers(model) else TorchStep
+        self.form: type[NativeStep] | type[TorchStep] = NativeStep if native_covers(model, self.rows) else TorchStep
 
     def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
         """One pass over the training pairs; the mean loss."""

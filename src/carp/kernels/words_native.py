@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import torch
@@ -57,10 +56,9 @@ class BatchStruct(ctypes.Structure):
     ]
 
 
-@cache
 def words_library() -> ctypes.CDLL | None:
     loaded = library("words")
-    if loaded is not None:
+    if loaded is not None and not loaded.carp_take.argtypes:
         loaded.carp_take.argtypes = [_POINTER, _LONG, _POINTER, _LONG, _POINTER]
         loaded.carp_slices.argtypes = [_POINTER, _POINTER, _LONG, _POINTER]
         loaded.carp_slices_round.argtypes = [_POINTER] * 5
