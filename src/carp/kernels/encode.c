@@ -24,7 +24,7 @@ static void gather(const reader *e, const int *places, long left, const float *s
                 for (long s = 0; s < window; s++)
                     sum[l] += load(slices + places[(half + l) * window + s] * stride + s * n + first);
             }
-            turn(sum);
+            turn_over(sum);
             for (long i = 0; i < LANES && first + i < n; i++)
                 store(features + (first + i) * TOKENS + half, larger(sum[i], (lanes){0}));
         }

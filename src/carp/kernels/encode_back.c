@@ -131,7 +131,7 @@ static void rows_of(const float *tile, long n, long left, float *rows) {
             lanes some[LANES];
             for (long i = 0; i < LANES; i++)
                 some[i] = first + i < n ? load(tile + (first + i) * TOKENS + half) : (lanes){0};
-            turn(some);
+            turn_over(some);
             for (long l = 0; l < LANES && half + l < left; l++) store(rows + (half + l) * width + first, some[l]);
         }
 }

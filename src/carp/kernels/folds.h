@@ -27,36 +27,5 @@ INLINE lanes fold1(lanes a, lanes b) {
 INLINE lanes totals4(const lanes *s) { return fold4(fold8(s[0], s[1]), fold8(s[2], s[3])); }
 INLINE lanes totals8(const lanes *s) { return fold2(totals4(s), totals4(s + 4)); } /* each a sum of two */
 INLINE lanes totals16(const lanes *s) { return fold1(totals8(s), totals8(s + 8)); }
-
-#define EXCHANGE(w, low, high)                  \
-    for (int i = 0; i < LANES; i++)             \
-        if (!(i & w)) {                         \
-            const lanes a = v[i], b = v[i + w]; \
-            v[i] = low;                         \
-            v[i + w] = high;                    \
-        }
-
-/* Sixteen vectors as rows become columns. */
-INLINE void turn(lanes *v) {
-    EXCHANGE(8, HALVES(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
-             HALVES(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
-    EXCHANGE(4, HALVES(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
-             HALVES(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31))
-    EXCHANGE(2, HALVES(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
-             HALVES(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31))
-    EXCHANGE(1, HALVES(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30),
-             HALVES(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31))
-}
 #endif
-#endif
-
-#ifndef SHUFFLES
-INLINE void turn(lanes *v) {
-    for (int i = 0; i < LANES; i++)
-        for (int j = 0; j < i; j++) {
-            const float moved = v[i][j];
-            v[i][j] = v[j][i];
-            v[j][i] = moved;
-        }
-}
 #endif
