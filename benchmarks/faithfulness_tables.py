@@ -44,9 +44,10 @@ class Group:
     def __init__(self, lines: list[Line]) -> None:
         self.lines = sorted(lines, key=lambda line: int(line["seed"]))
         self.corpus = CORPORA.get(lines[0]["corpus"], lines[0]["corpus"])
-        name, *settings = str(lines[0]["model"]).split(":")
-        variant = next((f":{one}" for one in settings if one.startswith("variant=")), "")
-        self.model = MODELS.get(name + variant, name + variant)
+        name = str(lines[0]["model"]).partition(":")[0]
+        variant = lines[0]["settings"].get("variant")
+        label = f"{name}:variant={variant}" if variant else name
+        self.model = MODELS.get(label, label)
 
     def all(self, *path: str) -> list[Any]:
         found = []

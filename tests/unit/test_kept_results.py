@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -58,6 +59,18 @@ def test_no_system_is_above_its_published_figure_on_musical_instruments(sections
     above = [row.cells[0] for row in table.rows if row.cells[table.headings.index("ours − published")].startswith("+")]
     assert above == []
     assert sum(1 for row in table.rows if row.cells[table.headings.index("published")]) == 11
+
+
+def test_the_tables_on_true_explanations_are_those_of_the_results():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import faithfulness_tables
+    finally:
+        sys.path.pop(0)
+    page = (ROOT / "docs" / "faithfulness.md").read_text()
+    found = faithfulness_tables.read(RESULTS / "faithfulness.jsonl")
+    assert page == faithfulness_tables.page_with(page, found)
+    assert "| Musical Instruments | CARP, calibrated | 3 |" in page
 
 
 def _page() -> str:
