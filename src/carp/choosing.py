@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 MEETING = 4.0  # how much more the meeting of two sentences counts: it is what a logic unit claims
-SECOND_AT_LEAST = 0.5  # of what the first sentence is worth, for a second one to be shown
+SECOND_AT_LEAST = 1 / 3  # of what the first sentence is worth, for a second one to be shown
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def choose_reasons(
     `user` [S] and `item` [T] are what each sentence pulls in the wanted direction, `together` [S, T] what two of them
     pull beside that because they meet; a sentence meets in the name of all that say the same. Each reason starts with
     the two sentences that are worth most together. Further ones follow on either side where they are worth at least
-    half of the first. What has been said before is worth less, down to nothing for the same words again; only where all
-    of a document has been shown does it start again.
+    a third of the first. What has been said before is worth less, down to nothing for the same words again; only where
+    all of a document has been shown does it start again.
     """
     sides = _Shown(alike[0]), _Shown(alike[1])
     together = MEETING * alike[0] @ together @ alike[1]
