@@ -42,7 +42,7 @@ def test_a_document_without_words_has_no_sentences_to_compare():
 
 
 def test_the_sentences_that_pull_most_are_shown():
-    assert choose([0.1, 0.9, 0.2], [0.8, 0.3]) == [Reason((1,), (0,))]
+    assert choose([0.1, 0.9, 0.2], [0.8, 0.2]) == [Reason((1,), (0,))]
 
 
 def test_two_sentences_that_meet_come_before_two_that_pull_a_little_more_each():
