@@ -186,11 +186,11 @@ TABLES: dict[str, Callable[[list[Group]], str]] = {
 
 def page_with(page: str, found: list[Group]) -> str:
     for name, make in TABLES.items():
-        marked = re.compile(f"(<!-- {name} -->\n).*?(\n?<!-- /{name} -->)", re.DOTALL)
+        marked = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
         if not marked.search(page):
             raise SystemExit(f"the page has no place for the table {name}: <!-- {name} --> and <!-- /{name} -->")
-        text = make(found)
-        page = marked.sub(lambda match, text=text: f"{match[1]}\n{text}\n{match[2]}", page)
+        text = f"\n{make(found)}\n\n"
+        page = marked.sub(lambda _, text=text: text, page)
     return page
 
 
