@@ -26,6 +26,7 @@ CORPORA = {
 MODELS = {
     "carp": "CARP, paper's form",
     "carp:variant=calibrated": "CARP, calibrated",
+    "carp-ra": "CARP-RA",
     "ridge": "linear text",
     "anr": "ANR",
     "tarmf": "TARMF",
