@@ -94,7 +94,7 @@ class Explanation:
     baseline: float | None  # what the biases alone predict
     positive: Capsule | None  # None where the model has no capsules, as all that follows of them is empty
     negative: Capsule | None
-    coupling_positive: tuple[tuple[float, ...], ...]  # [viewpoint][aspect]
+    coupling_positive: tuple[tuple[float, ...], ...]  # a row a viewpoint, a column an aspect
     coupling_negative: tuple[tuple[float, ...], ...]
     units: tuple[LogicUnit, ...]  # those of the prevailing sentiment first
     target: TargetReview | None = None
