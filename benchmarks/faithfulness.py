@@ -4,12 +4,11 @@
     python benchmarks/faithfulness.py CORPUS... --models carp:variant=calibrated anr --seeds 0 1 2 \\
         --aspects tripadvisor=tripadvisor.jsonl.gz --out results/faithfulness.jsonl
     python benchmarks/faithfulness.py --shop --models carp --out results/faithfulness.jsonl
-    python benchmarks/faithfulness.py --table results/faithfulness.jsonl
 
 CORPUS is a folder made by `carp prepare`; models of the same name and corpus that differ in their seed alone are also
 held against each other (stability). Settings follow a model's name after colons. With --shop the demo's made-up shop
 is a corpus too, where every rating has a known cause. Lines are added as they are measured, and what is there already
-is not measured again.
+is not measured again; faithfulness_tables.py makes tables of them.
 """
 
 from __future__ import annotations
@@ -18,12 +17,14 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+import faithfulness_tables
 
 SHOP = "made-up-shop"
 Line = dict[str, Any]
@@ -157,35 +158,6 @@ def measure(group: Group, given: argparse.Namespace) -> Iterator[Line]:
         }
 
 
-def table(lines: Iterable[Line]) -> str:
-    """The figures that matter most, a row a line."""
-    heads = ("corpus", "model", "seed", "words", "move, named", "move, random", "p", "signed, named", "signed, random",
-             "p", "AUC", "biases' AUC", "resemblance over like length", "overlap (chance)", "planted (random)"
-             )  # fmt: skip
-    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for line in lines:
-        found = line["explanations"]
-        moves = found["sentences"]["beside_words"]
-        size, signed = moves["comprehensiveness"], moves["signed_comprehensiveness"]
-        agreement, like = found["agreement"], found["resemblance"]["like_length"]
-        overlap = (found["stability"] or {}).get("overlap")
-        planted = found["planted"]
-        cells = [line["corpus"], line["model"], str(line["seed"]), f"{found['sentences']['words']:.0f}"]
-        cells += _compared(size) + _compared(signed)
-        cells += ["", ""] if agreement is None else [f"{agreement['auc']:.3f}", f"{agreement['bias_auc']:.3f}"]
-        cells.append("" if like is None else f"{like['difference']:+.4f}, {like['p_t']:.2g}")
-        cells.append("" if overlap is None else f"{overlap['named']:.2f} ({overlap['chance']:.2f})")
-        cells.append("" if planted is None else f"{planted['explained']:.0%} ({planted['random']:.0%})")
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
-def _compared(found: Line | None) -> list[str]:
-    if found is None:
-        return ["", "", ""]
-    return [f"{found['named']:.4f}", f"{found['chance']:.4f}", f"{max(found['p_t'], found['p_wilcoxon']):.2g}"]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", nargs="*")
@@ -199,11 +171,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--commit", help="recorded where the runs are made on a copy without git")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path, help="print the table of a file of runs")
     given = parser.parse_args()
-    if given.table:
-        print(table(lines_of(given.table)))
-        return
     lines = []
     for groups in (loaded(given), trained(given)):
         for group in groups:
@@ -213,7 +181,8 @@ def main() -> None:
                 if given.out:
                     with given.out.open("a") as file:
                         file.write(json.dumps(line, allow_nan=False) + "\n")
-    print(table(lines))
+    for name, make in faithfulness_tables.TABLES.items():
+        print(f"{name}\n\n{make(faithfulness_tables.groups(lines))}\n")
 
 
 if __name__ == "__main__":

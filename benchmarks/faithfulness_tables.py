@@ -76,7 +76,12 @@ def groups(lines: Iterable[Line]) -> list[Group]:
         found.setdefault((line["corpus"], line["model"]), []).append(line)
     made = [Group(members) for members in found.values()]
     corpora, models = list(CORPORA.values()), list(MODELS.values())
-    return sorted(made, key=lambda g: (corpora.index(g.corpus), models.index(g.model)))
+    return sorted(made, key=lambda g: (_place(g.corpus, corpora), _place(g.model, models)))
+
+
+def _place(name: str, known: list[str]) -> tuple[int, str]:
+    """Known names in their order, others after them."""
+    return (known.index(name) if name in known else len(known)), name
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:

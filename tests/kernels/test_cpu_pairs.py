@@ -19,12 +19,6 @@ def one_thread(single_thread):
     """Tiny models: see `single_thread`."""
 
 
-@pytest.fixture
-def compiled():
-    if native.library("pair_back") is None:
-        pytest.skip("there is no C compiler here")
-
-
 def taught_by_autograd(model, batch, sides):
     viewpoints, aspects = (side.clone().requires_grad_() for side in sides)
     model.zero_grad(set_to_none=True)

@@ -45,18 +45,25 @@ LENGTHS = [[0], [1], [0, 0, 0], [1, 0, 2, 1], [900, 0, 3], list(range(40)), [300
 ENCODED = [{}, {"window": 5, "attention_scale": 3.0}, {"window": 1, "viewpoints": 1}]
 
 
-@pytest.mark.parametrize("settings", ENCODED, ids=str)
-@pytest.mark.parametrize(
+OF_LENGTHS = pytest.mark.parametrize(
     "lengths",
     LENGTHS,
     ids=lambda lengths: f"{len(lengths)} documents of {min(lengths)} to {max(lengths)} words",
 )
+
+
+@torch.no_grad()
+def encoded_plainly(model, documents):
+    words, reviews = (torch.from_numpy(array) for array in padded(documents, np.arange(len(documents))))
+    return model.encode_items(words, reviews)
+
+
+@OF_LENGTHS
+@pytest.mark.parametrize("settings", ENCODED, ids=str)
 def test_documents_are_encoded_as_by_the_plain_model(lengths, settings):
     model, documents = carp_of(**settings), random_documents(lengths)
     found = kernels.encode_documents(model.encode_items, documents, CPU)
-    words, reviews = (torch.from_numpy(array) for array in padded(documents, np.arange(len(lengths))))
-    with torch.no_grad():
-        torch.testing.assert_close(found, model.encode_items(words, reviews), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found, encoded_plainly(model, documents), rtol=1e-10, atol=1e-12)
 
 
 def test_chunks_and_blocks_change_nothing(monkeypatch):
@@ -233,37 +240,14 @@ def test_other_errors_are_not_taken_for_memory(monkeypatch):
 # ---- in C
 
 
-@pytest.fixture
-def compiled():
-    if native.library("judge") is None:
-        pytest.skip("there is no C compiler here")
-
-
-SHAPES = [
-    {},
-    {"filters": 50, "latent_size": 25, "viewpoints": 5, "dimension": 30},
-    {"filters": 16, "latent_size": 150, "viewpoints": 1, "dimension": 16},
-    {"filters": 13, "latent_size": 1, "viewpoints": 2, "window": 1, "dimension": 1},
-    {"filters": 1, "latent_size": 33, "viewpoints": 4, "window": 5, "attention_scale": 2.5},
-]
-
-
+@OF_LENGTHS
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("settings", SHAPES, ids=str)
-@pytest.mark.parametrize(
-    "lengths",
-    LENGTHS,
-    ids=lambda lengths: f"{len(lengths)} documents of {min(lengths)} to {max(lengths)} words",
-)
-def test_compiled_documents_are_encoded_as_by_the_plain_model(lengths, settings):
-    exact, documents = carp_of(**settings), random_documents(lengths)
+def test_compiled_documents_are_encoded_as_by_the_plain_model(lengths, shape):
+    exact, documents = carp_of(**shape), random_documents(lengths)
     model = copy.deepcopy(exact).float()
     assert encode_native.NativeReader.of(model.item_side) is not None
     found = kernels.encode_documents(model.encode_items, documents, CPU)
-    words, reviews = (torch.from_numpy(array) for array in padded(documents, np.arange(len(lengths))))
-    with torch.no_grad():
-        expected = exact.encode_items(words, reviews)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.double(), encoded_plainly(exact, documents), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("compiled")
@@ -395,7 +379,7 @@ def test_without_a_compiler_torch_does_the_routing(monkeypatch):
 
 
 @pytest.mark.parametrize("what", ["a compiler that fails", "a folder that cannot be written"])
-def test_a_compiler_that_is_no_use_is_passed_over(monkeypatch, tmp_path, what):
+def test_a_compiler_that_is_no_use_is_passed_over_with_one_line(monkeypatch, tmp_path, what):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if what == "a compiler that fails":
         monkeypatch.setattr(native.shutil, "which", lambda _: "/bin/false")
@@ -403,7 +387,10 @@ def test_a_compiler_that_is_no_use_is_passed_over(monkeypatch, tmp_path, what):
         (tmp_path / "carp").write_text("in the way")
     native.library.cache_clear()
     try:
+        with pytest.warns(RuntimeWarning, match="judge.c is not used, torch does its work") as caught:
+            assert native.library("judge") is None
         assert native.library("judge") is None
+        assert len(caught) == 1
         assert not list(tmp_path.glob("carp/*"))
     finally:
         native.library.cache_clear()

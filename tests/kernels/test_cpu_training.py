@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from carp.kernels import native, ragged, step_native, trainer_for
+from carp.kernels import ragged, step_native, trainer_for
 from carp.kernels.optimizer_native import NativeRmsprop
 from carp.kernels.ragged import Windows, lay_down, pair_weights
 from carp.kernels.step_torch import TorchStep
@@ -257,21 +257,6 @@ def test_a_fast_path_that_breaks_says_so_once_and_gives_way():
 # ---- in C
 
 
-@pytest.fixture
-def compiled():
-    if native.library("encode") is None:
-        pytest.skip("there is no C compiler here")
-
-
-SHAPES = [
-    {},
-    {"filters": 50, "latent_size": 25, "viewpoints": 5, "dimension": 30},
-    {"filters": 16, "latent_size": 150, "viewpoints": 1, "dimension": 16},
-    {"filters": 13, "latent_size": 1, "viewpoints": 2, "window": 1, "dimension": 1},
-    {"filters": 1, "latent_size": 33, "viewpoints": 4, "window": 5, "attention_scale": 2.5},
-]
-
-
 def gradients_of_one_step(run, model, data):
     """With a decay of 0 the running square is the squared gradient itself."""
     settings = TrainingSettings(batch_size=len(data.train), learning_rate=1e-4, decay=0.0)
@@ -282,13 +267,12 @@ def gradients_of_one_step(run, model, data):
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("block", [1, 576])
-@pytest.mark.parametrize("settings", SHAPES, ids=str)
-def test_the_compiled_gradient_of_one_step_is_the_plain_one(settings, block, monkeypatch):
+def test_the_compiled_gradient_of_one_step_is_the_plain_one(shape, block, monkeypatch):
     """Pairs share documents and leave different reviews out; some documents are empty, some of one word."""
     monkeypatch.setattr(ragged, "BLOCK_TOKENS", block)
     monkeypatch.setattr(step_native, "BLOCKS", 2)
     data = made_up_data(seed=7)
-    exact, model = twins(data, **settings)
+    exact, model = twins(data, **shape)
     expected = gradients_of_one_step(plain_epoch, exact, data)
     found = gradients_of_one_step(fast_epoch, model.float(), data)
     for name, grad in expected.items():

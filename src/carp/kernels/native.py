@@ -14,6 +14,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -22,20 +23,26 @@ FLAGS = ["-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-er
 FLAGS += ["-ffp-contract=fast"]
 HERE = Path(__file__).parent
 LANES = 16  # numbers in a vector, as in lanes.h
+COMPILERS = ("cc", "gcc", "clang")
 
 
 @cache
 def library(name: str) -> ctypes.CDLL | None:
-    """`name`.c compiled and loaded; whoever asks declares the arguments of its functions."""
+    """`name`.c compiled and loaded; whoever asks declares the arguments of its functions.
+
+    Where there is no compiler, nothing is said: `carp doctor` knows. One that fails is worth a line.
+    """
     numbers_agree = ctypes.sizeof(ctypes.c_long) == 8  # numbers of pairs and words are of 64 bits
     if os.environ.get("CARP_NATIVE") == "0" or os.name != "posix" or not numbers_agree:
         return None
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         return None
     try:
         return ctypes.CDLL(str(_compiled(name, compiler)))
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError) as problem:
+        reason = " ".join(str(problem).split())[:200]
+        warnings.warn(f"{name}.c is not used, torch does its work: {reason}", RuntimeWarning, stacklevel=2)
         return None
 
 

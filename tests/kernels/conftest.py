@@ -1,0 +1,37 @@
+"""What the tests of the compiled kernels share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from carp.kernels import native
+
+SHAPES = [
+    {},
+    {"filters": 50, "latent_size": 25, "viewpoints": 5, "dimension": 30},
+    {"filters": 16, "latent_size": 150, "viewpoints": 1, "dimension": 16},
+    {"filters": 13, "latent_size": 1, "viewpoints": 2, "window": 1, "dimension": 1},
+    {"filters": 1, "latent_size": 33, "viewpoints": 4, "window": 5, "attention_scale": 2.5},
+]
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def shape(request):
+    """Settings of a model whose sizes are no multiple of anything, or just are."""
+    return request.param
+
+
+@pytest.fixture
+def compiled():
+    """Where there is a compiler, a C file that it does not take is a failure, never a skip."""
+    if not any(map(shutil.which, native.COMPILERS)):
+        pytest.skip("there is no C compiler here")
+    if os.environ.get("CARP_NATIVE") == "0":
+        pytest.skip("CARP_NATIVE=0 switches the compiled kernels off")
+    sources = sorted(Path(native.__file__).parent.glob("*.c"))
+    assert sources
+    assert [source.name for source in sources if native.library(source.stem) is None] == []
