@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from carp.kernels.gpu_check import make_trainer
-from carp.kernels.gpu_step import Precision, Step, Tuning
+from carp.kernels.gpu_room import Tuning
+from carp.kernels.gpu_step import Precision, Step
 from carp.kernels.gpu_train import GpuTrainer
 from carp.models.batch import TrainingData
 from carp.models.carp import Carp
@@ -30,6 +31,7 @@ CHOICES: dict[str, tuple[int, ...]] = {
     "gate_stages": (1, 2, 3),
     "split": (13, 26, 52),
     "block": (32, 64, 128),
+    "beside": (False, True),
 }
 
 
@@ -149,7 +151,7 @@ def by_kernels(session: Session, trainer: GpuTrainer, steps: int = 24) -> None:
 def by_parts(session: Session, trainer: GpuTrainer) -> None:
     """The parts of a step, each recorded alone."""
     step = at_step(trainer, 100)
-    for part in (step.read, step.judge, step.read_back, step.add_up, step.update):
+    for part in (step.read, step.judge, step.attend_back, step.gates_back, step.words_back, step.update):
         graph = torch.cuda.CUDAGraph()
         with trainer.in_place(), torch.cuda.graph(graph):
             part()

@@ -12,8 +12,9 @@ from carp.kernels import gpu_check as check
 from carp.kernels import gpu_encode, gpu_train
 from carp.kernels.gpu_corpus import GpuCorpus
 from carp.kernels.gpu_layout import Packed
+from carp.kernels.gpu_room import Tuning
 from carp.kernels.gpu_score import in_blocks
-from carp.kernels.gpu_step import Buffers, Tuning
+from carp.kernels.gpu_step import Buffers
 from carp.kernels.gpu_support import NoFastPath
 
 CPU = torch.device("cpu")

@@ -54,8 +54,8 @@ def trainer_for(
 
 
 def gpu_kernels_wanted() -> bool:
-    """Asked for by CARP_GPU_KERNELS=1: they are right in Triton's interpreter, but no card has confirmed it yet."""
-    return os.environ.get("CARP_GPU_KERNELS") == "1"
+    """CARP_GPU_KERNELS=0 refuses them, for whoever wants to compare."""
+    return os.environ.get("CARP_GPU_KERNELS") != "0"
 
 
 def give_way(what: str, problem: Exception) -> None:

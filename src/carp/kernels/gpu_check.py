@@ -155,8 +155,7 @@ def step_errors(
     if model.config.dropout:
         repeat_dropout(plain, data, chosen, batch, kept_features(step), size)
     with trainer.in_place():
-        for part in (step.read, step.judge, step.read_back, step.add_up):
-            part()
+        step.take_gradients()
     return _compare(step, plain, batch, len(chosen))
 
 
@@ -181,8 +180,8 @@ def encoding_errors(
 
 def _compare(step: Step, plain: Carp, batch: Batch, pairs: int) -> dict[str, float]:
     room, shapes = step.room, step.packed.shapes
-    assert batch.ratings is not None
-    exact = Batch(**{**vars(batch), "ratings": batch.ratings.double()})
+    exact = _exact(batch)
+    assert exact.ratings is not None
     viewpoints = plain.encode_users(exact.user_words, exact.user_reviews)
     aspects = plain.encode_items(exact.item_words, exact.item_reviews)
     prediction = plain.score(exact.users, exact.items, viewpoints, aspects, own_ratings=exact.ratings)
@@ -203,6 +202,11 @@ def _compare(step: Step, plain: Carp, batch: Batch, pairs: int) -> dict[str, flo
     return errors
 
 
+def _exact(batch: Batch) -> Batch:
+    assert batch.ratings is not None
+    return Batch(**{**vars(batch), "ratings": batch.ratings.double()})
+
+
 def epoch_losses(
     data: TrainingData,
     size: int,
@@ -213,16 +217,20 @@ def epoch_losses(
     told: Callable[[str], None] = lambda line: None,
     **settings: Any,
 ) -> tuple[list[float], list[float], Tensor, Tensor]:
-    """Mean losses of some epochs, fast and plain, and both models' ratings of the training pairs afterwards."""
+    """Mean losses of some epochs, fast and plain in float64, and both models' ratings of the training pairs afterwards.
+
+    The rate is small: RMSprop's first steps have the size of the rate whatever the gradient's, and at the usual one
+    even the plain model in float32 leaves the path of that in float64.
+    """
     fast = small_model(data, **settings).to(device)
-    plain = copy.deepcopy(fast)
-    rate = 0.002
+    plain = copy.deepcopy(fast).double()
+    rate = 0.0002
     trainer, _ = make_trainer(fast, data, size, device, precision or Precision(), lr=rate)
     optimizer = torch.optim.RMSprop(plain.parameters(), alpha=0.9, lr=rate)
     found, wanted = [], []
     for epoch in range(1, epochs + 1):
         found.append(trainer.epoch(0, epoch))
-        batches = (batch.to(device) for batch in data.training_batches(size, 0, epoch))
+        batches = (_exact(batch.to(device)) for batch in data.training_batches(size, 0, epoch))
         wanted.append(plain.train_epoch(batches, optimizer))
         told(f"epoch {epoch}: loss {found[-1]:.6f} fast, {wanted[-1]:.6f} plain")
     every = data.batch(data.train, np.arange(len(data.train))).to(device)

@@ -41,7 +41,7 @@ class Cut:
     block: int = 64
     warps: int = 4
     stages: int = 2
-    products: str = "tf32"
+    products: str = "half"
 
 
 def covers(model: RatingModel, device: torch.device) -> bool:

@@ -6,7 +6,9 @@ once and replayed without the host. A step past the last pair changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +17,10 @@ from torch import Tensor
 
 from carp.kernels.gpu_corpus import GpuCorpus
 from carp.kernels.gpu_layout import Packed
+from carp.kernels.gpu_room import ROWS, Buffers, Tuning
 from carp.models.carp import Carp
 
 PAIRS = 64  # a program takes at once
-ROWS = 64  # viewpoints whose part of W_p's gradient a program adds up
 FIXED = 2.0**44  # of fixed-point sums: 6e-14 is told apart, half a million still fits
 
 
@@ -31,27 +33,6 @@ class Precision:
 
 
 @dataclass(frozen=True)
-class Tuning:
-    """How the kernels that read documents are cut: words at once, warps a program, depth of loads, shares."""
-
-    block: int = 64
-    read_warps: int = 4
-    read_stages: int = 2
-    back_warps: int = 4
-    back_stages: int = 2
-    gate_warps: int = 4
-    gate_stages: int = 2
-    split: int = 26  # shares of a viewpoint's documents: with 10 viewpoints two for each of an H200's processors
-
-    @staticmethod
-    def of(packed: Packed) -> Tuning:
-        """Wide features leave no room for loads ahead, and need the registers of twice the warps."""
-        if packed.shapes.N <= 64:
-            return Tuning()
-        return Tuning(read_warps=8, read_stages=1, back_warps=8, back_stages=1, gate_warps=8, gate_stages=1)
-
-
-@dataclass(frozen=True)
 class Rates:
     """RMSprop's."""
 
@@ -59,49 +40,6 @@ class Rates:
     decay: float
     epsilon: float
     weight_decay: float
-
-
-class Buffers:
-    """What a step leaves for its later kernels."""
-
-    def __init__(self, packed: Packed, corpus: GpuCorpus, batch: int, cut: Tuning, *, repeatable: bool) -> None:
-        s, device = packed.shapes, packed.native.device
-        documents, at_once = 2 * batch, max(64, cut.block)
-        longest = math.ceil(corpus.longest / at_once) * at_once  # whole blocks
-
-        def room(*shape: int) -> Tensor:
-            return torch.zeros(shape, device=device)
-
-        columns = 2 * s.window * s.N
-        self.longest = longest
-        self.projected = room(s.rows, columns)
-        self.projected_change = room(s.rows, columns)
-        self.fixed = torch.zeros(s.rows if repeatable else 1, columns, dtype=torch.int64, device=device)
-        self.table_change = room(s.rows, s.d)
-        self.answers = room(2, s.M, s.N)
-        self.features = room(documents, longest, s.N)
-        self.wide = room(documents, s.M, 3, s.N)  # weighted sum, Σ dscore g, mean
-        self.narrow = room(documents, s.M, 2, s.K)  # rudiment and its gradient
-        self.normal = room(documents, s.M, 2)  # highest score, 1 / sum of exponentials
-        self.counts = room(documents)
-        self.sides = room(documents, s.M, s.K)
-        self.side_changes = room(documents, s.M, s.K)
-        self.attention = room(documents, 2, s.M, longest)
-        self.vectors = room(documents, s.M, 3, s.N)
-        self.shares = math.ceil(batch * s.M / ROWS)
-        self.projection_parts = room(2, self.shares, s.K, s.N)
-        self.bias_parts = room(2, batch * longest // cut.block, s.N)
-        self.gate_parts = room(cut.split, 2 * s.M, s.N, s.N)
-        self.answer_parts = room(cut.split, 2 * s.M, s.N)
-        self.votes = room(batch, 2, s.U, s.K)
-        self.vote_changes = room(batch, 2, s.U, s.K)
-        self.capsule_vectors = room(batch, 4, 2, s.K)
-        self.degree_changes = room(batch, 2)
-        self.losses = room(batch)
-        self.errors = room(batch)
-        self.lengths = room(batch, 2)
-        self.state = torch.zeros(2, dtype=torch.int64, device=device)  # the step's number, the epoch's seed
-        self.total = torch.zeros(1, dtype=torch.float64, device=device)
 
 
 class Step:
@@ -125,13 +63,36 @@ class Step:
         self.table, self.table_squares = table, table_squares
         self.room = Buffers(packed, corpus, batch, tuning, repeatable=precision.repeatable)
         self.order = torch.zeros(corpus.pairs, dtype=torch.int32, device=table.device)
+        self.stream: torch.cuda.Stream | None = None
+        if tuning.beside and table.is_cuda:
+            self.stream = torch.cuda.Stream(table.device)  # type: ignore[no-untyped-call]
 
     def run(self) -> None:
+        self.take_gradients()
+        self.update()
+
+    def take_gradients(self) -> None:
         self.read()
         self.judge()
-        self.read_back()
-        self.add_up()
-        self.update()
+        self.attend_back()
+        with self._beside():
+            self.gates_back()
+        self.words_back()
+        self._join()
+
+    @contextlib.contextmanager
+    def _beside(self) -> Iterator[None]:
+        """What is launched here may run beside what is launched afterwards, until they join."""
+        if self.stream is None:
+            yield
+            return
+        self.stream.wait_stream(torch.cuda.current_stream(self.table.device))
+        with torch.cuda.stream(self.stream):
+            yield
+
+    def _join(self) -> None:
+        if self.stream is not None:
+            torch.cuda.current_stream(self.table.device).wait_stream(self.stream)
 
     @property
     def _document(self) -> tuple[Tensor, ...]:
@@ -210,52 +171,42 @@ class Step:
             room.sides, w["vote_weight"], room.vote_changes, room.side_changes, **sizes, **narrow
         )
 
-    def read_back(self) -> None:
-        """From viewpoints' and aspects' gradients to the projected words' and the parts of the gates'."""
+    def attend_back(self) -> None:
+        """From viewpoints' and aspects' gradients to every word's attention and score."""
         from carp.kernels import triton_back as kernels
 
-        s, w, room, corpus = self.packed.shapes, self.packed.weights, self.room, self.corpus
-        fixed = self.precision.repeatable
-        if not fixed:
-            room.projected_change.zero_()
-        kernels.attend_backward[(2 * self.batch, s.M)](
+        w, room, corpus = self.packed.weights, self.room, self.corpus
+        kernels.attend_backward[(2 * self.batch, self.packed.shapes.M)](
             w["gate_context"], room.answers, w["projection"], corpus.reviews, *self._document,
             room.features, room.wide, room.narrow, room.vectors, room.normal, room.counts,
             room.side_changes, room.attention, corpus.pairs,
             **self._viewpoints, num_warps=self.tuning.read_warps, num_stages=self.tuning.read_stages,
         )  # fmt: skip
-        kernels.words_backward[(2 * self.batch, room.longest // self.tuning.block)](
-            w["gate_context"], room.answers, corpus.words, corpus.reviews, *self._document,
-            room.features, room.attention, room.vectors, room.bias_parts,
-            room.fixed if fixed else room.projected_change, corpus.pairs, s.n,
-            **self._words, M=s.M, **self._products, FIXED=FIXED if fixed else 0.0,
-            num_warps=self.tuning.back_warps, num_stages=self.tuning.back_stages,
-        )  # fmt: skip
-        kernels.gate_gradients[(self.tuning.split, 2 * s.M)](
+
+    def gates_back(self) -> None:
+        """On to the gradients of the gates and of all that is small."""
+        from carp.kernels import triton_back, triton_update
+
+        s, w, change = self.packed.shapes, self.packed.weights, self.packed.changes
+        room, corpus = self.room, self.corpus
+        triton_back.gate_gradients[(self.tuning.split, 2 * s.M)](
             w["gate_context"], room.answers, corpus.reviews, *self._document,
             room.features, room.attention, room.vectors, room.gate_parts, room.answer_parts, corpus.pairs,
             **self._reading, M=s.M, **self._products, SPLIT=self.tuning.split,
             num_warps=self.tuning.gate_warps, num_stages=self.tuning.gate_stages,
         )  # fmt: skip
-        kernels.projection_gradients[(2, room.shares)](
-            room.side_changes, room.narrow, room.wide, room.projection_parts, self.batch * s.M,
-            ROWS=ROWS, K=s.K, N=s.N, **self._products,
-        )  # fmt: skip
-
-    def add_up(self) -> None:
-        """Parts to gradients, in the kernels' layout."""
-        from carp.kernels import triton_update as kernels
-
-        s, w, change, room = self.packed.shapes, self.packed.weights, self.packed.changes, self.room
         self._add(room.gate_parts, change["gate_context"], self.tuning.split, 2 * s.M * s.N**2, 1)
-        self._add(room.projection_parts, change["projection"], room.shares, s.K * s.N, 2)
-        self._add(room.bias_parts, change["convolution_bias"], room.bias_parts.shape[1], s.N, 2)
-        kernels.query_gradients[(2 * s.M,)](
+        triton_update.query_gradients[(2 * s.M,)](
             w["gate_query"], w["queries"], room.answer_parts,
             change["gate_query"], change["queries"], change["gate_bias"],
             SPLIT=self.tuning.split, SPLITS=1 << (self.tuning.split - 1).bit_length(), N=s.N,
         )  # fmt: skip
-        kernels.highway_gradients[(2,)](
+        triton_back.projection_gradients[(2, room.shares)](
+            room.side_changes, room.narrow, room.wide, room.projection_parts, self.batch * s.M,
+            ROWS=ROWS, K=s.K, N=s.N, **self._products,
+        )  # fmt: skip
+        self._add(room.projection_parts, change["projection"], room.shares, s.K * s.N, 2)
+        triton_update.highway_gradients[(2,)](
             room.capsule_vectors, room.degree_changes,
             *(change[name] for name in ("highway_gate", "highway_gate_bias", "highway", "highway_bias")),
             change["regression"], change["regression_bias"],
@@ -263,11 +214,29 @@ class Step:
         )  # fmt: skip
         if "user_bias" in change:
             self._biases(change["user_bias"], change["item_bias"])
-        if self.precision.repeatable:
+
+    def words_back(self) -> None:
+        """On to the gradients of the words and of the filters that read them."""
+        from carp.kernels import triton_back, triton_update
+
+        s, w, change = self.packed.shapes, self.packed.weights, self.packed.changes
+        room, corpus = self.room, self.corpus
+        fixed = self.precision.repeatable
+        if not fixed:
+            room.projected_change.zero_()
+        triton_back.words_backward[(2 * self.batch, room.longest // self.tuning.block)](
+            w["gate_context"], room.answers, corpus.words, corpus.reviews, *self._document,
+            room.features, room.attention, room.vectors, room.bias_parts,
+            room.fixed if fixed else room.projected_change, corpus.pairs, s.n,
+            **self._words, M=s.M, **self._products, FIXED=FIXED if fixed else 0.0,
+            num_warps=self.tuning.back_warps, num_stages=self.tuning.back_stages,
+        )  # fmt: skip
+        if fixed:
             size = room.fixed.numel()
-            kernels.to_float[(math.ceil(size / 1024),)](
+            triton_update.to_float[(math.ceil(size / 1024),)](
                 room.fixed, room.projected_change, size, FIXED=FIXED, BLOCK=1024
             )
+        self._add(room.bias_parts, change["convolution_bias"], room.bias_parts.shape[1], s.N, 2)
         weight = w["convolution"].view(s.d, -1)
         torch.mm(room.projected_change, weight.t(), out=room.table_change)
         torch.mm(self.table.t(), room.projected_change, out=change["convolution"].view(s.d, -1))
@@ -275,7 +244,8 @@ class Step:
     def _add(self, parts: Tensor, result: Tensor, rows: int, size: int, groups: int) -> None:
         from carp.kernels import triton_update as kernels
 
-        kernels.add_parts[(math.ceil(size / 64), groups)](parts, result, rows, size, ROWS=32, BLOCK=64)
+        together, block = (32, 64) if rows <= 64 else (256, 16)  # many rows in few turns: they wait for each other
+        kernels.add_parts[(math.ceil(size / block), groups)](parts, result, rows, size, ROWS=together, BLOCK=block)
 
     def _biases(self, user_change: Tensor, item_change: Tensor) -> None:
         from carp.kernels import triton_update as kernels

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from carp.kernels.gpu_corpus import GpuCorpus
 from carp.kernels.gpu_layout import Packed, Shapes
-from carp.kernels.gpu_step import Precision, Rates, Step, Tuning
+from carp.kernels.gpu_room import Tuning
+from carp.kernels.gpu_step import Precision, Rates, Step
 from carp.kernels.gpu_support import NoFastPath, library_products, on_device, usable_on
 from carp.models.base import RatingModel
 from carp.models.batch import TrainingData
