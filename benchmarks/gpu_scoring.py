@@ -23,9 +23,7 @@ CUTS = [
     *(Cut(block, warps, stages) for block, warps in ((32, 2), (32, 4), (64, 2)) for stages in (1, 2)),
     *(Cut(block, warps, stages, "tf32x3") for block, warps in ((64, 4), (64, 8), (128, 8)) for stages in (1, 2)),
 ]  # fmt: skip
-FEW_CUTS = [
-    Cut(block, warps, products=products) for products in ("half", "tf32") for block, warps in ((64, 4), (128, 8))
-]
+FEW_CUTS = [Cut(), Cut(stages=2), Cut(stages=2, products="tf32")]
 
 
 class Ready:
@@ -111,7 +109,7 @@ def score(session: Session, data: TrainingData) -> None:
     few = [Cut(products="ieee")] if session.rehearsal else FEW_CUTS
     found = session.stage("cuts of scoring", try_cuts, session, ready, few)
     for products in ("half", "tf32", "tf32x3"):
-        cut = (found or {}).get(products, Cut(products=products))
+        cut = (found or {}).get(products, Cut(stages=2, products=products))
         cut = Cut(products="ieee") if session.rehearsal else cut
         rate = session.stage(f"{ready.count:,} pairs in any order, {cut}", ready.ours, session, cut)
         if rate:

@@ -23,12 +23,12 @@ class Tuning:
 
     block: int = 64
     read_warps: int = 4
-    read_stages: int = 2
+    read_stages: int = 3
     back_warps: int = 4
-    back_stages: int = 2
+    back_stages: int = 1
     gate_warps: int = 4
-    gate_stages: int = 2
-    split: int = 26  # shares of a viewpoint's documents: with 10 viewpoints two for each of an H200's processors
+    gate_stages: int = 1
+    split: int = 52  # shares of a viewpoint's documents: with 10 viewpoints four for each of an H200's processors
     beside: bool = True
 
     @staticmethod
@@ -36,7 +36,7 @@ class Tuning:
         """Wide features leave no room for loads ahead, and need the registers of twice the warps."""
         if packed.shapes.N <= 64:
             return Tuning()
-        return Tuning(read_warps=8, read_stages=1, back_warps=8, back_stages=1, gate_warps=8, gate_stages=1)
+        return Tuning(read_warps=8, read_stages=1, back_warps=8, gate_warps=8)
 
 
 class Buffers:

@@ -40,7 +40,7 @@ class Cut:
 
     block: int = 64
     warps: int = 4
-    stages: int = 2
+    stages: int = 3
     products: str = "half"
 
 
@@ -121,7 +121,7 @@ def fitting(cut: Cut, model: Carp, user_sides: Tensor, item_sides: Tensor) -> Cu
         return cut
     user, item, weight = (float(of.abs().max()) for of in (user_sides, item_sides, model.vote_weight))
     largest = max(user + item, user * item, weight * (user + 1))
-    return cut if largest < MOST_HALF else replace(cut, products="tf32")
+    return cut if largest < MOST_HALF else replace(cut, products="tf32", stages=2)
 
 
 def in_blocks(size: int, at_once: int, part: Callable[[int, int], Found], keep: Callable[[int, Found], object]) -> None:

@@ -120,6 +120,25 @@ def losses_of(
 
 
 @triton.jit
+def votes_of_pair(b, M: tl.constexpr, U: tl.constexpr, K: tl.constexpr):
+    """Places [2, U, K] of a pair's votes, which of them are there, and which units [2, U]."""
+    s, u, k = tl.arange(0, 2), tl.arange(0, U), tl.arange(0, K)
+    place = ((b * 2 + s[:, None, None]) * U + u[None, :, None]) * K + k[None, None, :]
+    there = (u < M * M)[None, :, None] & (s[:, None, None] >= 0) & (k[None, None, :] >= 0)
+    return place, there, (u < M * M)[None, :] & (s[:, None] >= 0)
+
+
+@triton.jit
+def force_backward(o, gate, changed, length, h1, h2, change_hidden, change_length):
+    """From the highway's output and the lengths back to the capsules [2, K], the highway's gate and its change."""
+    change_gate = change_hidden * (o - changed) * gate * (1 - gate)
+    change_changed = change_hidden * (1 - gate) * (1 - changed * changed)
+    gradient = change_hidden * gate + (change_length / length)[:, None] * o
+    gradient += tl.sum(h1 * change_gate[:, :, None], 1) + tl.sum(h2 * change_changed[:, :, None], 1)
+    return gradient, change_gate, change_changed
+
+
+@triton.jit
 def judge(
     votes,
     gate_weight,
@@ -163,11 +182,9 @@ def judge(
     before = tl.load(state).to(tl.int32) * BATCH
     here = tl.maximum(tl.minimum(pairs - before, BATCH), 1).to(tl.float32)  # pairs of this batch
 
-    s, u, k = tl.arange(0, 2), tl.arange(0, U), tl.arange(0, K)
-    cell = (b * 2 + s[:, None, None]) * U + u[None, :, None]
-    there = (u < M * M)[None, :, None] & (s[:, None, None] >= 0) & (k[None, None, :] >= 0)
-    t = tl.load(votes + cell * K + k[None, None, :], mask=there, other=0.0)
-    real = ((u < M * M)[None, :]) & (s[:, None] >= 0)
+    s, k = tl.arange(0, 2), tl.arange(0, K)
+    place, there, real = votes_of_pair(b, M, U, K)
+    t = tl.load(votes + place, mask=there, other=0.0)
     coupling, _between = couple(agreement_before(t, real, ITERATIONS - 1, BI), real, BI)
     o = squash_of(tl.sum(coupling[:, :, None] * t, 1))  # [2, K]
 
@@ -191,13 +208,10 @@ def judge(
     change_balance = slope * alive * SPAN * rate * (1 - rate)
     change_degree = sign * length * change_balance
     change_length = sign * degree * change_balance + alive * length_slope
-    change_hidden = change_degree[:, None] * w
-    change_gate = change_hidden * (o - changed) * gate * (1 - gate)
-    change_changed = change_hidden * (1 - gate) * (1 - changed * changed)
-    gradient = change_hidden * gate + (change_length / length)[:, None] * o
-    gradient += tl.sum(h1 * change_gate[:, :, None], 1) + tl.sum(h2 * change_changed[:, :, None], 1)
-    result = route_backward(t, real, gradient, ITERATIONS, BI)
-    tl.store(vote_gradients + cell * K + k[None, None, :], result, mask=there)
+    gradient, change_gate, change_changed = force_backward(
+        o, gate, changed, length, h1, h2, change_degree[:, None] * w, change_length
+    )
+    tl.store(vote_gradients + place, route_backward(t, real, gradient, ITERATIONS, BI), mask=there)
 
     target = vectors + b * 8 * K + line
     tl.store(target, o)
