@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from carp.bench.cells import current_commit
 from carp.kernels.gpu_train import STEPS_AT_ONCE
 
 Found = TypeVar("Found")
@@ -71,10 +72,10 @@ class Session:
         """One JSON line, at once: a run that is cut short keeps what it measured."""
         if self.out is None:
             return
-        line = {"card": self.name, "torch": torch.__version__, "command": sys.argv[1:], "work": work, **facts}
+        of = {"card": self.name, "torch": torch.__version__, "commit": current_commit(), "command": sys.argv[1:]}
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.open("a") as file:
-            file.write(json.dumps(line, default=str) + "\n")
+            file.write(json.dumps({**of, "work": work, **facts}, default=str) + "\n")
 
     def compare(self, name: str, theirs: float | None, ours: float, unit: str) -> None:
         theirs = float("nan") if theirs is None else theirs

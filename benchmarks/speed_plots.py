@@ -2,7 +2,7 @@
 
     python benchmarks/speed_plots.py results docs/images
 
-Times of a CPU are drawn as ratios: to the straightforward form, or to the smallest corpus.
+Times of a CPU are drawn as ratios: to the straightforward form, or to the smallest corpus; those of a GPU as they are.
 """
 
 from __future__ import annotations
@@ -85,22 +85,64 @@ def batches_plot(rows: list[Row]) -> str:
         return as_svg(figure)
 
 
+def gpu_times_plot(rows: list[Row]) -> str:
+    """Seconds of an epoch against reviews; the line is linear from the largest corpus down."""
+    with drawing(6, 3.4) as (figure, axes):
+        places, times = [row["reviews"] for row in rows], [row["epoch_seconds"] for row in rows]
+        linear = [times[-1] * place / places[-1] for place in places]
+        axes.plot(places, linear, color=QUIET, linewidth=0.8, label="linear growth")
+        axes.plot(places, times, "o-", color=OURS, label=f"one training epoch, {rows[0]['card']}")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for axis in (axes.xaxis, axes.yaxis):
+            plain_numbers(axis)
+        axes.set_xlabel("reviews")
+        axes.set_ylabel("seconds")
+        axes.legend(frameon=False)
+        return as_svg(figure)
+
+
+def gpu_batches_plot(training: list[Row], scoring: list[Row]) -> str:
+    """Pairs a second against pairs at once: ours, and dashed the straightforward form's."""
+    with drawing(6, 3.4) as (figure, axes):
+        for rows, work in ((training, "training"), (scoring, "scoring")):
+            places = [row["pairs"] for row in rows]
+            for key, style in (("ours", "o-"), ("straightforward", "o--")):
+                rates = [row[key] for row in rows]
+                axes.plot(places, rates, style, color=MARKS[work], label=work if key == "ours" else f"{work}, {key}")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for axis in (axes.xaxis, axes.yaxis):
+            plain_numbers(axis)
+        axes.set_xlabel("pairs at once")
+        axes.set_ylabel(f"pairs a second, {training[0]['card']}")
+        axes.legend(frameon=False)
+        return as_svg(figure)
+
+
+def read_lines(file: Path) -> list[Row]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     trained = json.loads((given.results / "growth-cpu.json").read_text())["growth"]
-    lines = [json.loads(line) for line in (given.results / "prepare-growth.jsonl").read_text().splitlines()]
-    prepared = sorted(
-        (line for line in lines if line["form"] == "ours"),
-        key=lambda line: float(line["reviews"]),
-    )
+    lines = read_lines(given.results / "prepare-growth.jsonl")
+    prepared = sorted((line for line in lines if line["form"] == "ours"), key=lambda line: float(line["reviews"]))
+    on_gpu: dict[str, list[Row]] = {"growth": [], "training batches": [], "scoring batches": []}
+    for line in read_lines(given.results / "speed-gpu.jsonl"):
+        on_gpu.get(line["work"], []).append(line)
     batches = json.loads((given.results / "batches-cpu.json").read_text())["batches"]
     drawn: dict[str, Callable[[], str]] = {
         "speed-growth": lambda: times_plot(trained, prepared),
         "speed-memory": lambda: memory_plot(trained, prepared),
         "speed-batches": lambda: batches_plot(batches),
+        "speed-gpu-growth": lambda: gpu_times_plot(on_gpu["growth"]),
+        "speed-gpu-memory": lambda: memory_plot(on_gpu["growth"], []),
+        "speed-gpu-batches": lambda: gpu_batches_plot(on_gpu["training batches"], on_gpu["scoring batches"]),
     }
     for name, draw in drawn.items():
         (given.out / f"{name}.svg").write_text(draw())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 import pytest
+from scipy.stats import ttest_1samp, wilcoxon
 
 from carp.bench.report import Section, make_report, report_markdown
 from carp.bench.results import BENCH, read_results
@@ -71,6 +75,46 @@ def test_the_tables_on_true_explanations_are_those_of_the_results():
     found = faithfulness_tables.read(RESULTS / "faithfulness.jsonl")
     assert page == faithfulness_tables.page_with(page, found)
     assert "| Musical Instruments | CARP, calibrated | 3 |" in page
+
+
+def test_the_gpus_figures_told_are_those_measured():
+    measured = {line["work"]: line for line in _lines("speed-gpu.jsonl") if "ratio" in line}
+    told = re.findall(r"^\| ([^|]+) \| (s|\w+/s) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+)× \|", _speed(), re.MULTILINE)
+    assert len(told) == 6
+    for work, unit, theirs, ours, ratio in told:
+        line = measured[work]
+        assert line["unit"] == unit
+        figures = (line["straightforward"], line["ours"], line["ratio"])
+        for figure, text in zip(figures, (theirs, ours, ratio), strict=True):
+            assert f"{figure:.{len(text.partition('.')[2])}f}" == text
+
+
+def test_every_kernel_was_right_on_the_card():
+    checks = [line for line in _lines("speed-gpu.jsonl") if line["work"] == "check"]
+    assert len(checks) >= 30
+    assert all(max(line["errors"].values()) <= line["limit"] for line in checks)
+    assert not [line for line in _lines("speed-gpu.jsonl") if line["work"] == "failed"]
+
+
+def test_what_is_told_of_training_by_the_kernels_is_what_was_measured():
+    runs = _lines("kernels-validation.jsonl")
+    higher = {True: [], False: []}
+    for run in runs:
+        higher["calibrated" in run["model"]].append(100 * (run["kernels"] / run["plain"] - 1))
+    every = higher[True] + higher[False]
+    assert len(every) == 75
+    assert f"{mean(every):.2f} % higher" in _speed()
+    assert f"{-mean(higher[True]):.2f} % lower (p = {ttest_1samp(higher[True], 0).pvalue:.2f})" in _speed()
+    p = f"p = {ttest_1samp(every, 0).pvalue:.2f}, Wilcoxon {wilcoxon(every).pvalue:.2f}"
+    assert p in _speed()
+
+
+def _speed() -> str:
+    return (ROOT / "docs" / "speed.md").read_text()
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()]
 
 
 def _page() -> str:
