@@ -84,7 +84,9 @@ def encode(session: Session, data: TrainingData) -> None:
         how = ReadingCut(products="ieee" if session.rehearsal else products)
         rate = session.stage(f"{len(documents):,} documents, {how.products}", reading, session, model, documents, how)
         if rate:
-            session.compare(f"encoding documents ({how.products})", theirs, rate, "thousand/s")
+            name, seconds = f"encoding documents ({how.products})", len(documents) / rate / 1e3
+            shares = against_ceilings(session, name, *reading_costs(model, documents), seconds, how.products)
+            session.compare(name, theirs, rate, "thousand/s", shares)
 
 
 def reading(session: Session, model: Carp, documents: Documents, how: ReadingCut) -> float:
@@ -113,14 +115,33 @@ def score(session: Session, data: TrainingData) -> None:
         cut = Cut(products="ieee") if session.rehearsal else cut
         rate = session.stage(f"{ready.count:,} pairs in any order, {cut}", ready.ours, session, cut)
         if rate:
-            session.compare(f"scoring pairs from ready sides ({cut.products})", theirs, rate / 1e6, "million/s")
-            costs = pair_costs(ready.model)
-            against_ceilings(session, "scoring", ready.count * costs[0], ready.count * costs[1], ready.count / rate)
+            name = f"scoring pairs from ready sides ({cut.products})"
+            shares = against_ceilings(session, name, *pair_costs(ready.model), 1 / rate, cut.products)
+            session.compare(name, theirs, rate / 1e6, "million/s", shares)
         people = 128 if session.quick else 1024
         name = f"the best 10 of the catalogue for {people} people, {cut}"
         rate = session.stage(name, ready.catalogue, session, cut, people)
         if rate:
-            session.compare(f"best 10 of the catalogue ({cut.products})", theirs, rate / 1e6, "million/s")
+            name = f"best 10 of the catalogue ({cut.products})"
+            shares = against_ceilings(session, name, *catalogue_costs(ready.model), 1 / rate, cut.products)
+            session.compare(name, theirs, rate / 1e6, "million/s", shares)
+
+
+def reading_costs(model: Carp, documents: Documents) -> tuple[float, float]:
+    """Fewest bytes and operations of reading documents: the table projected, features written and read, gates."""
+    config, words, table = model.config, len(documents.words), model.embedding.weight.numel()
+    n, projected = config.filters, len(model.embedding.weight) * config.window * config.filters
+    moved = 4 * (
+        table + 2 * projected + 2 * words + 2 * words * n + len(documents) * config.viewpoints * config.latent_size
+    )
+    return moved, 2 * (table * config.window * n + words * config.viewpoints * n * n)
+
+
+def catalogue_costs(model: Carp) -> tuple[float, float]:
+    """Of a pair whose person is folded into the weights: one product a unit, routing, and a rating out and in."""
+    config = model.config
+    k, units = config.latent_size, 2 * config.viewpoints**2
+    return 8.0, units * (2 * k * k + config.routing_iterations * 4 * k)
 
 
 def pair_costs(model: Carp) -> tuple[float, float]:

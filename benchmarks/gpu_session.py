@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -9,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 
@@ -43,6 +44,17 @@ REVIEWS = 1_200_000  # of which YELP's pairs are the training part
 TINY = Shape(16, 6, 5, 50, 70, 9, 8)  # goes through Triton's interpreter in seconds
 
 
+class Line(NamedTuple):
+    """Of the last table: a work, both forms' figures, and ours against the card's own bytes and operations a second."""
+
+    work: str
+    straightforward: float
+    ours: float
+    unit: str
+    bytes_share: float
+    operations_share: float
+
+
 @dataclass
 class Session:
     device: torch.device
@@ -51,7 +63,7 @@ class Session:
     rehearsal: bool
     out: Path | None
     shape: Shape
-    lines: list[tuple[str, float, float, str]] = field(default_factory=list)  # name, straightforward, ours, unit
+    lines: list[Line] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     ceilings: dict[str, float] = field(default_factory=dict)
 
@@ -77,10 +89,14 @@ class Session:
         with self.out.open("a") as file:
             file.write(json.dumps({**of, "work": work, **facts}, default=str) + "\n")
 
-    def compare(self, name: str, theirs: float | None, ours: float, unit: str) -> None:
+    def compare(
+        self, name: str, theirs: float | None, ours: float, unit: str, shares: tuple[float, float] | None = None
+    ) -> None:
         theirs = float("nan") if theirs is None else theirs
-        self.lines.append((name, theirs, ours, unit))
-        self.note(name, straightforward=theirs, ours=ours, unit=unit, ratio=ratio(theirs, ours, unit))
+        moved, computed = shares or (float("nan"), float("nan"))
+        self.lines.append(Line(name, theirs, ours, unit, moved, computed))
+        found = {"straightforward": theirs, "ours": ours, "unit": unit, "ratio": ratio(theirs, ours, unit)}
+        self.note(name, **found, bytes_share=moved, operations_share=computed)
 
     def stage(self, name: str, work: Callable[Given, Found], *given: Given.args, **more: Given.kwargs) -> Found | None:
         """Run one part; if it fails, say how and go on with the others."""
@@ -134,6 +150,7 @@ class Session:
 
     def forget(self) -> None:
         """Memory that is no longer used goes back, and the peak is counted anew."""
+        gc.collect()  # recorded steps refer to each other in circles
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -142,12 +159,16 @@ class Session:
         return torch.cuda.max_memory_allocated() if self.device.type == "cuda" else 0
 
     def finish(self) -> int:
-        say(f"\n{'work':48} {'straightforward':>22} {'ours':>20} {'ratio':>7}")
-        for work, theirs, ours, unit in self.lines:
-            say(f"{work:48} {theirs:12.3f} {unit:9} {ours:10.3f} {unit:9} {ratio(theirs, ours, unit):7.1f}")
+        say(f"\n{'work':44} {'straightforward':>22} {'ours':>20} {'ratio':>7} {'of bytes':>9} {'of operations':>14}")
+        for line in self.lines:
+            times = ratio(line.straightforward, line.ours, line.unit)
+            figures = f"{line.straightforward:12.3f} {line.unit:9} {line.ours:10.3f} {line.unit:9} {times:7.1f}"
+            say(f"{line.work:44} {figures} {line.bytes_share:9.1%} {line.operations_share:14.1%}")
         say(f"failed: {', '.join(self.failed) or 'nothing'}")
-        for work, theirs, ours, unit in self.lines:
-            say(f"{work}\t{theirs:.4g} {unit}\t{ours:.4g} {unit}\t{ratio(theirs, ours, unit):.3g}")
+        for line in self.lines:
+            times = ratio(line.straightforward, line.ours, line.unit)
+            unit = line.unit
+            say(f"{line.work}\t{line.straightforward:.4g} {unit}\t{line.ours:.4g} {unit}\t{times:.3g}")
         return 1 if self.failed else 0
 
 
@@ -179,14 +200,17 @@ def measure_ceilings(session: Session) -> None:
     session.note("ceilings", **session.ceilings)
 
 
-def against_ceilings(session: Session, name: str, moved: float, computed: float, seconds: float) -> None:
-    """What a work moved and computed at least, by our counting, against what the card reaches."""
-    copy, product = session.ceilings.get("bytes"), session.ceilings.get("tf32")
-    if not copy or not product:
-        return
+def against_ceilings(
+    session: Session, name: str, moved: float, computed: float, seconds: float, products: str = "tf32"
+) -> tuple[float, float]:
+    """Shares of the card's bytes and operations a second, by our counting of the least a work moves and computes."""
+    copy = session.ceilings.get("bytes", float("nan"))
+    product = session.ceilings.get("half" if products == "half" else "tf32", float("nan"))
     floor = max(moved / copy, computed / product)
+    shares = moved / seconds / copy, computed / seconds / product
     say(
-        f"{name}: at least {moved / 1e9:.3g} GB and {computed / 1e12:.3g} TFLOP, {moved / seconds / copy:.0%} and "
-        f"{computed / seconds / product:.0%} of the card's; floor {floor:.3g} s of {seconds:.3g} s"
+        f"{name}: at least {moved / 1e9:.3g} GB and {computed / 1e12:.3g} TFLOP, {shares[0]:.1%} and {shares[1]:.1%} "
+        f"of the card's; floor {floor:.3g} s of {seconds:.3g} s"
     )
-    session.note("floor", what=name, bytes=moved, operations=computed, floor=floor, seconds=seconds)
+    session.note("floor", what=name, bytes=moved, operations=computed, floor=floor, seconds=seconds, products=products)
+    return shares

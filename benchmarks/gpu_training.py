@@ -61,8 +61,9 @@ def train(session: Session, data: TrainingData) -> None:
     ours = min((took for took in epochs if took is not None), default=None)
     if ours is not None:
         moved, computed = step_costs(session, data, trainer)
-        against_ceilings(session, "a training epoch", moved * trainer.steps, computed * trainer.steps, ours)
-        session.compare("Yelp-shaped training epoch", theirs, ours, "s")
+        steps = trainer.steps
+        shares = against_ceilings(session, "a training epoch", moved * steps, computed * steps, ours)
+        session.compare("Yelp-shaped training epoch", theirs, ours, "s", shares)
 
 
 def straightforward_epoch(session: Session, data: TrainingData, steps: int) -> float:
@@ -97,7 +98,7 @@ def timed_epoch(session: Session, trainer: GpuTrainer, number: int) -> float:
 
 
 def step_costs(session: Session, data: TrainingData, trainer: GpuTrainer) -> tuple[float, float]:
-    """Fewest bytes and operations of a step: what any form of it has to move and compute, by our own counting.
+    """Fewest bytes and operations of a step in which every word of the table is projected and updated.
 
     Forward and twice backward: every word of the table through the filters, every word of a document through the
     gates, every logic unit through its weights. The table, its running squares and their gradient move once, what is

@@ -124,6 +124,16 @@ def read_lines(file: Path) -> list[Row]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def latest(lines: list[Row]) -> dict[str, list[Row]]:
+    """The last row of every size, smallest first, by their work: a file may hold several runs."""
+    sizes = {"growth": "reviews", "training batches": "pairs", "scoring batches": "pairs"}
+    found: dict[str, dict[int, Row]] = {work: {} for work in sizes}
+    for line in lines:
+        if line["work"] in sizes:
+            found[line["work"]][int(line[sizes[line["work"]]])] = line
+    return {work: [rows[size] for size in sorted(rows)] for work, rows in found.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
@@ -131,10 +141,9 @@ def main() -> None:
     given = parser.parse_args()
     trained = json.loads((given.results / "growth-cpu.json").read_text())["growth"]
     lines = read_lines(given.results / "prepare-growth.jsonl")
-    prepared = sorted((line for line in lines if line["form"] == "ours"), key=lambda line: float(line["reviews"]))
-    on_gpu: dict[str, list[Row]] = {"growth": [], "training batches": [], "scoring batches": []}
-    for line in read_lines(given.results / "speed-gpu.jsonl"):
-        on_gpu.get(line["work"], []).append(line)
+    last = {int(line["reviews"]): line for line in lines if line["form"] == "ours"}
+    prepared = [last[size] for size in sorted(last)]
+    on_gpu = latest(read_lines(given.results / "speed-gpu.jsonl"))
     batches = json.loads((given.results / "batches-cpu.json").read_text())["batches"]
     drawn: dict[str, Callable[[], str]] = {
         "speed-growth": lambda: times_plot(trained, prepared),
