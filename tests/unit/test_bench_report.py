@@ -174,6 +174,11 @@ def test_the_improvement_is_over_other_systems_that_read_reviews(tmp_path):
     assert found.improvement == pytest.approx((standings["anr"].improvement, standings["mpcn"].improvement))
 
 
+def test_a_system_whose_name_merely_begins_like_the_reference_is_another(tmp_path):
+    found, standings = compared(make_results(tmp_path, levels={**LEVELS, "anr": 0.75, "carpet": 0.9}))
+    assert found.improvement == pytest.approx((standings["anr"].improvement, standings["carpet"].improvement))
+
+
 def test_a_system_that_lacks_a_split_takes_no_place(tmp_path):
     levels = {"mean": 1.0, "bias": 0.8, "carp": 0.1}
     found, standings = compared(make_results(tmp_path, levels=levels, leave_out={("carp", 0)}))
@@ -199,18 +204,78 @@ def test_the_papers_tables_are_whole():
     assert [ANALYSES["routing_iterations"][tau]["Beer"] for tau in "1234"] == [0.573, 0.557, 0.552, 0.555]
 
 
+def add_like(folder, system, ending, **changes):
+    """The cells that `make_results` gave a system once more, with something about them changed."""
+    with (folder / BENCH).open("a") as file:
+        for line in cells_of(folder, system)[:: len(cells_of(folder, system)) // SPLITS]:
+            squared = np.load(folder / "errors" / f"{line['id']}.squared.npy")
+            other = {**line, "id": f"{line['id']}-{ending}", **changes}
+            np.save(folder / "errors" / f"{other['id']}.squared.npy", squared)
+            file.write(json.dumps(other) + "\n")
+
+
 def test_one_label_with_different_settings_is_two_rows(tmp_path):
     make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
-    lines = cells_of(tmp_path, "carp")
-    with (tmp_path / BENCH).open("a") as file:
-        for line in lines:
-            squared = np.load(tmp_path / "errors" / f"{line['id']}.squared.npy")
-            other = {**line, "id": f"{line['id']}-b", "given": {"epochs": 3}}
-            np.save(tmp_path / "errors" / f"{other['id']}.squared.npy", squared)
-            file.write(json.dumps(other) + "\n")
+    add_like(tmp_path, "carp", "b", given={"epochs": 3})
     _, standings = compared(tmp_path)
     assert standings.keys() == {"bias", "carp (as it is)", "carp (epochs=3)"}
     assert all(standing.runs == SPLITS for standing in standings.values())
+
+
+def test_searches_of_other_spaces_are_rows_of_their_own(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    spaces = [{"latent_size": [25, 50]}, {"latent_size": [100]}, {"latent_size": ["25", "50"]}]
+    for number, space in enumerate(spaces):
+        add_like(tmp_path, "carp", number, model="carp:x=1", search={"trials": 6, "space": space})
+    _, standings = compared(tmp_path)
+    assert standings.keys() - {"bias", "carp"} == {
+        "carp:x=1 (search of 6 over latent_size=25,50)",
+        "carp:x=1 (search of 6 over latent_size=100)",
+        "carp:x=1 (search of 6 over latent_size=25,50) #2",
+    }
+    assert all(standing.runs == SPLITS for standing in standings.values())
+
+
+def test_rows_with_settings_in_their_names_stand_beside_the_published_the_floor_and_the_reference(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6, "pmf": 0.9})
+    before = compared(tmp_path)[1]
+    for model in ("bias", "carp", "pmf"):
+        add_like(tmp_path, model, "b", given={"epochs": 3})
+    found, standings = compared(tmp_path)
+    assert standings.keys() == {"bias"} | {f"{m} ({g})" for m in ("carp", "pmf") for g in ("as it is", "epochs=3")}
+    assert found.reference in ("carp (as it is)", "carp (epochs=3)")
+    for given in ("as it is", "epochs=3"):
+        shown = standings[f"pmf ({given})"]
+        assert shown.published == 1.398
+        assert shown.floor_ratio == pytest.approx(before["pmf"].floor_ratio)
+        assert shown.floor_difference.significant
+        assert shown.improvement == pytest.approx(before["pmf"].improvement)
+
+
+def test_what_a_model_never_looks_at_does_not_make_another_row(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "mf": 0.7, "ridge": 0.6})
+    for model in ("bias", "mf", "ridge"):
+        add_like(tmp_path, model, "a", given={"epochs": 3})
+        add_like(tmp_path, model, "b", given={"vocabulary_size": 100})
+    _, standings = compared(tmp_path)
+    rows = {"bias", "mf (as it is)", "mf (epochs=3)", "ridge (as it is)", "ridge (vocabulary_size=100)"}
+    assert standings.keys() == rows
+
+
+def test_a_corpus_of_two_names_is_one_and_two_corpora_of_one_name_are_two(tmp_path):
+    make_results(tmp_path / "one", levels={"bias": 0.8, "carp": 0.6})
+    add_like(tmp_path / "one", "carp", "b", model="anr", name="anr", corpus="renamed")
+    found, standings = compared(tmp_path / "one")
+    assert found.corpus == "renamed"
+    assert standings.keys() == {"bias", "carp", "anr"}
+    make_results(tmp_path / "two")
+    make_results(tmp_path / "two", seed=1)
+    sections = make_report(tmp_path / "two")
+    names = ["musical-instruments (musical-instruments-0)", "musical-instruments (musical-instruments-1)"]
+    assert [section.title for section in sections] == ["All corpora", *names]
+    assert sections[0].tables[0].headings == ["system", *names]
+    assert main(["report", str(tmp_path / "two"), "--out", str(tmp_path / "r.md")]) == 0
+    assert len(list((tmp_path / "r-plots").iterdir())) == 4
 
 
 def test_errors_that_are_not_those_of_the_line_are_never_tested(tmp_path):
