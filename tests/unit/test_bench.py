@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import subprocess
@@ -14,6 +15,8 @@ import torch
 
 import carp
 from carp.bench import cells as cells_module
+from carp.bench import grid as grid_module
+from carp.bench.__main__ import main as bare
 from carp.bench.cells import Cell, changed, run_cell
 from carp.bench.corpora import find_sources, load_corpus, save_slim
 from carp.bench.grid import Grid, read_systems, run_grid
@@ -225,7 +228,20 @@ def test_fewer_trials_than_the_grid_has_points_are_all_there_are(corpus, tmp_pat
     tried = []
     cell = search_cell(corpus, trials=5, space={"latent_size": list(range(2, 8)), "dropout": [0.1, 0.2, 0.3]})
     trials = choose_settings(cell, tmp_path, lambda settings: tried.append(settings) or 1.0)
-    assert len(trials) == 5 >= len(tried) > 1
+    assert len(trials) == len(tried) == 5
+    assert len({json.dumps(settings, sort_keys=True) for settings in tried}) == 5
+
+
+def test_a_guided_search_spends_no_trial_on_a_known_point(corpus, tmp_path):
+    """Nearly all of the grid: a guide left to itself asks for the best points again and again."""
+    tried = []
+    cell = search_cell(corpus, trials=17, space={"latent_size": list(range(2, 8)), "dropout": [0.1, 0.2, 0.3]})
+
+    def error_with(settings):
+        tried.append((settings["latent_size"], settings["dropout"]))
+        return settings["latent_size"] + settings["dropout"]
+
+    assert len(choose_settings(cell, tmp_path, error_with)) == len(set(tried)) == len(tried) == 17
 
 
 def test_a_trial_that_fails_leaves_the_choice_to_the_others(corpus, tmp_path):
@@ -285,6 +301,15 @@ def test_the_contract_suite_takes_a_new_model_up(toy):
         (["--search", "3", "--grid", "latent_size=3,x"], "latent_size cannot be 'x'"),
         (["--search", "3", "--grid", "latent_size"], "setting=value,value"),
         (["--grid", "latent_size=3"], "--search"),
+        (
+            ["--models", "carp:latent_size=2", "--search", "2", "--grid", "latent_size=3,4"],
+            "every model that has latent",
+        ),
+        (
+            ["--set", "latent_size=2", "--search", "2", "--grid", "latent_size=3,4"],
+            "--grid: every model that has latent",
+        ),
+        (["--models", "mean,carp:latent_size=2", "--search", "2"], "--search: no model of the grid has anything left"),
         (["--seeds", "0"], "--seeds"),
     ],
 )
@@ -295,6 +320,21 @@ def test_what_cannot_be_run_is_refused_before_anything_runs(words, said, corpus,
     assert "bug" not in told.err
     assert told.out == ""
     assert not (tmp_path / "out" / BENCH).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--grid", "latent_size=3"], "--grid is for a search"),
+        (["--set", "viewpoints=3,5"], "--set: viewpoints is given 2 values"),
+        (["--study", "routing", "--models", "capr"], "--models: there is no model 'capr'"),
+        (["--vary", "viewpoints=1,2", "--set", "vewpoints=3"], "--set: carp has no setting 'vewpoints'"),
+    ],
+)
+def test_the_bare_command_refuses_the_same(words, said, corpus, tmp_path, capsys):
+    assert bare([str(corpus), "--models", "carp", "--out", str(tmp_path / "out"), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_missing_corpus_and_a_file_are_named(corpus, tmp_path, capsys):
@@ -340,6 +380,15 @@ def test_a_failing_cell_is_a_row_and_runs_again_when_asked(toy, corpus, tmp_path
     assert len(lines_of(out)) == len({line["id"] for line in lines_of(out)}) == 4
 
 
+def test_a_retry_runs_its_own_cells_and_leaves_other_failures_on_record(toy, corpus, tmp_path):
+    out = tmp_path / "results"
+    assert bench(corpus, "--models", "toy:level=13", "--seeds", 2, "--out", out) == 1
+    first, second = lines_of(out)
+    assert bench(corpus, "--models", "toy:level=13", "--seeds", 1, "--retry", "--out", out) == 1
+    assert [line["id"] for line in lines_of(out)] == [second["id"], first["id"]]
+    assert lines_of(out)[0] == second
+
+
 @pytest.mark.parametrize("change", [{"version": "0.0.1"}, {"format": 99}, None])
 def test_results_of_another_version_are_not_added_to(change, corpus, tmp_path, capsys):
     out = tmp_path / "results"
@@ -354,6 +403,9 @@ def test_results_of_another_version_are_not_added_to(change, corpus, tmp_path, c
     assert "choose another --out" in capsys.readouterr().err
     assert (out / BENCH).read_bytes() == before
     assert main(["report", str(out)]) == (0 if change and "version" in change else 2)
+    told = capsys.readouterr()
+    assert "--out" not in told.err
+    assert ("made by carp 0.0.1" in told.out) == (change == {"version": "0.0.1"})
 
 
 def test_two_grids_never_add_to_the_same_results(corpus, tmp_path, capsys):
@@ -377,6 +429,27 @@ def test_a_line_cut_off_is_dropped_and_a_damaged_one_named(corpus, tmp_path):
     assert caught.value.where.endswith("line 1")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (None, "the line is damaged (test_mse is missing)"),
+        ({"test_mse": "small"}, "the line is damaged (test_mse cannot be 'small')"),
+        ({"given": [1]}, "the line is damaged (given cannot be [1])"),
+        ({"error": None}, "the line is damaged (error cannot be None)"),
+    ],
+)
+def test_a_line_that_is_no_cell_is_named(change, said, corpus, tmp_path, capsys):
+    out = tmp_path / "results"
+    run_grid(grid(corpus, "mean,bias", seeds=1).cells(), out, device="cpu")
+    first, second = lines_of(out)
+    second = second | change if change else {name: value for name, value in second.items() if name != "test_mse"}
+    (out / BENCH).write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n")
+    assert main(["report", str(out)]) == 1
+    told = capsys.readouterr().err
+    assert f"{out / BENCH}, line 2: {said}" in told
+    assert "bug" not in told
+
+
 # ---- studies
 
 
@@ -393,6 +466,59 @@ def test_a_study_is_a_table_and_a_plot(corpus, tmp_path, capsys):
     assert len(lines_of(out, STUDY)) == 6  # two viewpoints with bi-agreement is a point of both studies
     assert main(["report", str(out), "--format", "markdown"]) == 0
     assert "musical-instruments: routing of carp" in capsys.readouterr().out
+
+
+def study(corpus, out, model, *words):
+    words = ["--vary", "latent_size=2,3", "--model", model, "--seeds", "1", "--device", "cpu", *words]
+    return main(["study", str(corpus), "--out", str(out), "--set", "epochs=1", *words])
+
+
+def test_studies_of_other_models_and_settings_stand_apart(corpus, tmp_path, capsys):
+    out = tmp_path / "results"
+    assert study(corpus, out, "mf") == 0
+    assert study(corpus, out, "mf", "--set", "batch_size=50") == 0
+    capsys.readouterr()
+    assert study(corpus, out, "pmf") == 0
+    told = capsys.readouterr().out
+    assert "latent_size of pmf" in told
+    assert "latent_size of mf" not in told
+    of = "latent_size-of-{}-on-musical-instruments-epochs-1{}.svg"
+    names = {of.format("mf", ""), of.format("mf", "-batch_size-50"), of.format("pmf", "")}
+    assert {file.name for file in (out / "plots").iterdir()} == names
+    assert main(["report", str(out), "--out", str(tmp_path / "r.md")]) == 0
+    assert {file.name for file in (tmp_path / "r-plots").iterdir()} == names
+
+
+def test_a_stopped_study_is_reported_with_the_cells_that_are_done(corpus, tmp_path, monkeypatch, capsys):
+    measure, out, stop = grid_module.run_cell, tmp_path / "results", iter([False, True])
+
+    def until_stopped(*given, **more):
+        if next(stop):
+            raise KeyboardInterrupt
+        return measure(*given, **more)
+
+    monkeypatch.setattr(grid_module, "run_cell", until_stopped)
+    assert study(corpus, out, "mf") == 1
+    assert "interrupted" in capsys.readouterr().err
+    assert main(["report", str(out)]) == 0
+    assert "musical-instruments: latent_size of mf" in capsys.readouterr().out
+
+
+def test_the_bar_of_a_continued_run_begins_where_it_was(corpus, tmp_path):
+    began = []
+    for seeds in (1, 3):
+        cells = grid(corpus, "mean,bias", seeds=seeds).cells()
+        run_grid(cells, tmp_path / "out", device="cpu", began=lambda done, total: began.append((done, total)))
+    assert began == [(0, 2), (2, 6)]
+
+
+def test_the_bar_is_told_what_is_done_before_anything_runs(monkeypatch, corpus, tmp_path):
+    moved = []
+    bars = contextlib.nullcontext(lambda _: lambda done, total: moved.append((done, total)))
+    monkeypatch.setattr("carp.commands.measure.progress_bars", lambda: bars)
+    assert bench(corpus, "--models", "mean", "--seeds", 1, "--out", tmp_path / "out") == 0
+    assert bench(corpus, "--models", "mean", "--seeds", 2, "--out", tmp_path / "out") == 0
+    assert moved == [(0, 1), (1, 1), (1, 2), (2, 2)]
 
 
 def test_the_named_studies_are_the_papers_and_ours():
@@ -417,7 +543,13 @@ def test_every_named_study_can_be_run(corpus):
         (["--vary", "viewpoints="], "setting=value,value"),
         (["--vary", "viewpoints=1,x"], "viewpoints cannot be 'x'"),
         (["--named", "rooting"], "did you mean routing"),
-        (["--vary", "viewpoints=1,2", "--model", "capr"], "did you mean carp"),
+        (
+            ["--vary", "viewpoints=1,2", "--model", "capr"],
+            "--model: there is no model 'capr'. To mend it: did you mean",
+        ),
+        (["--vary", "viewpoints=1,2", "--set", "vewpoints=3"], "--set: carp has no setting 'vewpoints'"),
+        (["--vary", "viewpoints=1,2", "--set", "epochs=few"], "--set: epochs cannot be 'few'"),
+        (["--named", "routing", "--model", "mf"], "--named: mf has no setting 'routing'"),
     ],
 )
 def test_a_study_of_nothing_known_is_refused(words, said, corpus, tmp_path, capsys):

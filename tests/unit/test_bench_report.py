@@ -12,12 +12,12 @@ import scipy.stats
 
 import carp
 from carp.bench.compare import compare
+from carp.bench.findings import PointFound, StudyFound, found_studies
 from carp.bench.page import report_page
 from carp.bench.plots import STYLE, ratio_plot
 from carp.bench.published import ANALYSES, COMPARISON, dataset_of, published_mse
-from carp.bench.report import make_report, report_markdown, report_text
-from carp.bench.results import BENCH, FORMAT, read_results
-from carp.bench.study import PointFound, StudyFound, found_studies
+from carp.bench.report import Section, make_report, plot_name, report_markdown, report_text, write_plots
+from carp.bench.results import BENCH, FORMAT, STUDY, read_results
 from carp.cli import main
 
 SPLITS, RECORDS, TESTED = 4, 500, 100
@@ -139,13 +139,77 @@ def test_corpora_stand_side_by_side_in_terms_of_the_biases(tmp_path):
     assert [row.cells[0] for row in table.rows][-2:] == ["bias", "mean"]
 
 
+def make_study(folder, name, levels, **more):
+    """The cells of `make_results` as those of a study of carp; the points' cells."""
+    make_results(folder, levels=levels)
+    (folder / BENCH).rename(folder / STUDY)
+    lines = [{**json.loads(line), **more} for line in (folder / STUDY).read_text().splitlines()]
+    (folder / STUDY).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    points = {label: [line["id"] for line in lines if line["model"] == label] for label in levels}
+    about = {"study": name, "model": "carp", "corpus": "musical-instruments", "given": {}, "points": points}
+    (folder / "studies.json").write_text(json.dumps({"one": about}))
+    return points
+
+
+def test_a_study_says_in_every_form_which_point_is_best_and_what_its_signs_mean(tmp_path):
+    make_study(tmp_path, "viewpoints", {"3": 0.7, "5": 0.6, "7": 0.9})
+    for written in (report_text(make_report(tmp_path)), report_markdown(make_report(tmp_path))):
+        [best] = [line for line in written.splitlines() if "best" in line.replace("|", " ").split()]
+        assert best.removeprefix("| ").startswith("5 ")
+        assert "<0.0001†" in written.replace("&lt;", "<")
+        assert "† differs from viewpoints = 5 at the 5% level" in written
+
+
+@pytest.mark.parametrize(
+    ("known", "headings"),
+    [
+        ({"coupling_ratio": [4.0, 2.0]}, ["rank", "bi-agreement", "agreement"]),
+        ({"coupling_ratio_median": [3.0, 1.5]}, ["rank", "bi-agreement", "agreement"]),
+        (
+            {"coupling_ratio": [4.0, 2.0], "coupling_ratio_median": [3.0, 1.5]},
+            ["rank", "bi-agreement, median", "bi-agreement, mean", "agreement, median", "agreement, mean"],
+        ),
+    ],
+)
+def test_the_routings_mean_and_median_ratios_stand_side_by_side_where_both_are_known(known, headings, tmp_path):
+    make_study(tmp_path, "routing", {"bi-agreement": 0.6, "agreement": 0.7}, **known)
+    [section] = make_report(tmp_path)
+    table = section.tables[1]
+    assert table.headings == headings
+    first = [f"{known[name][0]:.4f}" for name in ("coupling_ratio_median", "coupling_ratio") if name in known]
+    assert table.rows[0].cells == ["1", *first, *first]
+    assert [name for name in ("mean", "median", "averaged") if name in table.title] == {
+        1: ["averaged"] if "coupling_ratio" in known else ["median"],
+        2: ["mean", "median"],
+    }[len(known)]
+
+
+def test_the_commits_and_machines_of_a_table_are_told(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    assert "Measured" not in report_text(make_report(tmp_path))
+    lines = [json.loads(line) for line in (tmp_path / BENCH).read_text().splitlines()]
+    for line in lines:
+        line.update(commit="aaa1", machine="card")
+    lines[0].update(commit="bbb2-dirty")
+    lines[1].update(machine="chip, 2 cores")
+    (tmp_path / BENCH).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    expected = "commit aaa1 (7 cells) and bbb2-dirty (1 cell) on card (7 cells) and chip, 2 cores (1 cell)."
+    assert f"Measured at {expected}" in report_text(make_report(tmp_path))
+
+
+def test_plots_whose_captions_read_alike_are_files_of_their_own(tmp_path):
+    sections = [Section(name, [], plots=[(f"MSE on {name}", lambda name=name: name)]) for name in ("a b", "a/b", "a b")]
+    write_plots(sections, tmp_path)
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", report_markdown(sections, "plots"))
+    assert shown == ["plots/MSE-on-a-b.svg", "plots/MSE-on-a-b-2.svg", "plots/MSE-on-a-b-3.svg"]
+    assert [(tmp_path / name.removeprefix("plots/")).read_text() for name in shown] == ["a b", "a/b", "a b"]
+    long = [plot_name(f"MSE of carp, {'setting=1, ' * 50}last={last}") for last in "12"]
+    assert len(set(long)) == 2
+    assert max(map(len, long)) < 200
+
+
 def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
-    make_results(tmp_path, levels={"3": 0.6, "5": 0.6, "7": 0.9})
-    (tmp_path / BENCH).rename(tmp_path / "study.jsonl")
-    lines = [json.loads(line) for line in (tmp_path / "study.jsonl").read_text().splitlines()]
-    points = {label: [line["id"] for line in lines if line["model"] == label] for label in ("3", "5", "7")}
-    about = {"study": "viewpoints", "model": "carp", "corpus": "musical-instruments", "given": {}, "points": points}
-    (tmp_path / "studies.json").write_text(json.dumps({"one": about}))
+    points = make_study(tmp_path, "viewpoints", {"3": 0.6, "5": 0.6, "7": 0.9})
     [found] = found_studies(tmp_path)
     assert found.usual == "5"
     shown = {point.label: point.difference for point in found.points}
