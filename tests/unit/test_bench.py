@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 import carp
 from carp.bench import cells as cells_module
 from carp.bench import grid as grid_module
+from carp.bench import workers
 from carp.bench.__main__ import main as bare
 from carp.bench.cells import Cell, changed, run_cell
 from carp.bench.corpora import find_sources, load_corpus, save_slim
@@ -267,21 +269,38 @@ def test_a_new_model_is_one_file_and_one_line(toy, corpus, tmp_path, capsys):
     assert [line["name"] for line in lines_of(out)] == ["toy", "toy", "mean"]
 
 
-def test_the_contract_suite_takes_a_new_model_up(toy):
+def test_the_contract_suite_takes_the_documented_model_up_and_it_holds(tmp_path):
     """In a process of its own: the suite reads the registry when it is collected."""
-    suite = Path(__file__).resolve().parents[1] / "contract"
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "howto" / "new-model.md").read_text()
+    [model] = re.findall(r'^```python title="overlap.py"\n(.*?)^```$', page, re.M | re.S)
+    (tmp_path / "overlap.py").write_text(model)
+    options = ["-v", "-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib", "-k", "[overlap]"]
     script = (
-        f"import sys; sys.path.insert(0, {str(toy)!r})\n"
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from carp.models import REGISTRY, Entry\n"
-        "REGISTRY['toy'] = Entry('toy_model:Toy', 'a constant')\n"
-        "import pytest\n"
-        f"sys.exit(pytest.main(['--collect-only', '-q', '-q', '-p', 'no:cacheprovider', '-o', 'addopts=', "
-        f"'--import-mode=importlib', '-v', {str(suite)!r}]))"
+        "REGISTRY['overlap'] = Entry('overlap:Overlap', 'word vectors on top of the biases')\n"
+        f"import pytest; sys.exit(pytest.main({[*options, str(root / 'tests' / 'contract')]!r}))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    toys, known = (done.stdout.count(f"[{name}]") for name in ("toy", "bias"))
-    assert toys == known > 3
+    passed = set(re.findall(r"::(\w+)\[overlap\] PASSED", done.stdout))
+    assert passed >= {
+        "test_it_beats_the_mean_where_ratings_follow_from_people_and_things",
+        "test_held_out_texts_leave_no_trace",
+        "test_a_saved_model_predicts_the_same_bits",
+        "test_every_side_shares_itself_out_among_the_words_and_gives_padding_nothing",
+        "test_quotes_are_what_people_wrote_of_other_pairs_and_marks_lie_inside",
+    }
+
+
+def test_a_cell_whose_process_died_says_on_which_machine_and_with_what(corpus, monkeypatch):
+    monkeypatch.setattr(workers, "machine", lambda device: f"the machine of {device}")
+    [cell] = grid(corpus, "mean", seeds=1).cells()
+    line = workers._of_the_dead(workers.Worker(None, None, cell, "cuda:1"), "it ended")
+    assert line["machine"] == "the machine of cuda:1"
+    assert line["torch"] == torch.__version__
+    assert line.keys() >= cell.describe().keys() | {"error", "seconds", "peak_memory", "version"}
 
 
 # ---- bad input
