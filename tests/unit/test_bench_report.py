@@ -160,6 +160,26 @@ def test_a_study_says_in_every_form_which_point_is_best_and_what_its_signs_mean(
         assert "† differs from viewpoints = 5 at the 5% level" in written
 
 
+def test_studies_of_two_corpora_of_one_name_are_told_apart(tmp_path):
+    points = make_study(tmp_path, "viewpoints", {"3": 0.7, "5": 0.6})
+    about = json.loads((tmp_path / "studies.json").read_text())["one"]
+    both = {"one": about, "two": {**about, "fingerprint": "another", "points": {label: [] for label in points}}}
+    (tmp_path / "studies.json").write_text(json.dumps(both))
+    titles = [section.title for section in make_report(tmp_path)]
+    names = ["musical-instruments (musical-)", "musical-instruments (another)"]
+    assert titles == [f"{name}: viewpoints of carp" for name in names]
+    assert [one.corpus for one in found_studies(tmp_path, ["two"])] == names[1:]
+
+
+def test_a_study_of_a_model_that_is_not_there_now_is_still_shown(tmp_path):
+    make_study(tmp_path, "level", {"3": 0.7, "5": 0.6})
+    about = json.loads((tmp_path / "studies.json").read_text())["one"]
+    (tmp_path / "studies.json").write_text(json.dumps({"one": {**about, "model": "toy"}}))
+    [found] = found_studies(tmp_path)
+    assert found.usual == "3"
+    assert "level of toy" in report_text(make_report(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("known", "headings"),
     [

@@ -87,8 +87,8 @@ def _found(about: Mapping[str, Any], lines: Mapping[str, Line], out: Path) -> St
     usual = _usual(about["model"], about["study"], list(good))
     differences, warning = _differences(good, usual, out)
     points = [
-        replace(_point(about, label, good[label]), failed=len(there[label]) - len(good[label]), difference=difference)
-        for label, difference in ((label, differences.get(label)) for label in good)
+        replace(_point(about, label, lines), failed=len(there[label]) - len(lines), difference=differences.get(label))
+        for label, lines in good.items()
     ]
     given, every = dict(about["given"]), [line for found in there.values() for line in found]
     found = StudyFound(about["study"], about["model"], about["corpus"], given, points, failed, usual, warning)
