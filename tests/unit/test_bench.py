@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +16,13 @@ import torch
 
 import carp
 from carp.bench import cells as cells_module
+from carp.bench import workers
+from carp.bench.__main__ import main as bare
 from carp.bench.cells import Cell, changed, run_cell
 from carp.bench.corpora import find_sources, load_corpus, save_slim
 from carp.bench.grid import Grid, read_systems, run_grid
-from carp.bench.results import BENCH, STUDY, owned_results, pair_errors, read_results
+from carp.bench.results import BENCH, owned_results, pair_errors, read_results
 from carp.bench.search import choose_settings, search_space
-from carp.bench.study import named_studies, read_varied, study_cells
 from carp.cli import main
 from carp.errors import CarpError, DamagedError, UsageError
 from carp.models import REGISTRY, Entry
@@ -225,7 +228,20 @@ def test_fewer_trials_than_the_grid_has_points_are_all_there_are(corpus, tmp_pat
     tried = []
     cell = search_cell(corpus, trials=5, space={"latent_size": list(range(2, 8)), "dropout": [0.1, 0.2, 0.3]})
     trials = choose_settings(cell, tmp_path, lambda settings: tried.append(settings) or 1.0)
-    assert len(trials) == 5 >= len(tried) > 1
+    assert len(trials) == len(tried) == 5
+    assert len({json.dumps(settings, sort_keys=True) for settings in tried}) == 5
+
+
+def test_a_guided_search_spends_no_trial_on_a_known_point(corpus, tmp_path):
+    """Nearly all of the grid: a guide left to itself asks for the best points again and again."""
+    tried = []
+    cell = search_cell(corpus, trials=17, space={"latent_size": list(range(2, 8)), "dropout": [0.1, 0.2, 0.3]})
+
+    def error_with(settings):
+        tried.append((settings["latent_size"], settings["dropout"]))
+        return settings["latent_size"] + settings["dropout"]
+
+    assert len(choose_settings(cell, tmp_path, error_with)) == len(set(tried)) == len(tried) == 17
 
 
 def test_a_trial_that_fails_leaves_the_choice_to_the_others(corpus, tmp_path):
@@ -251,21 +267,38 @@ def test_a_new_model_is_one_file_and_one_line(toy, corpus, tmp_path, capsys):
     assert [line["name"] for line in lines_of(out)] == ["toy", "toy", "mean"]
 
 
-def test_the_contract_suite_takes_a_new_model_up(toy):
+def test_the_contract_suite_takes_the_documented_model_up_and_it_holds(tmp_path):
     """In a process of its own: the suite reads the registry when it is collected."""
-    suite = Path(__file__).resolve().parents[1] / "contract"
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "howto" / "new-model.md").read_text()
+    [model] = re.findall(r'^```python title="overlap.py"\n(.*?)^```$', page, re.M | re.S)
+    (tmp_path / "overlap.py").write_text(model)
+    options = ["-v", "-p", "no:cacheprovider", "-o", "addopts=", "--import-mode=importlib", "-k", "[overlap]"]
     script = (
-        f"import sys; sys.path.insert(0, {str(toy)!r})\n"
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from carp.models import REGISTRY, Entry\n"
-        "REGISTRY['toy'] = Entry('toy_model:Toy', 'a constant')\n"
-        "import pytest\n"
-        f"sys.exit(pytest.main(['--collect-only', '-q', '-q', '-p', 'no:cacheprovider', '-o', 'addopts=', "
-        f"'--import-mode=importlib', '-v', {str(suite)!r}]))"
+        "REGISTRY['overlap'] = Entry('overlap:Overlap', 'word vectors on top of the biases')\n"
+        f"import pytest; sys.exit(pytest.main({[*options, str(root / 'tests' / 'contract')]!r}))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    toys, known = (done.stdout.count(f"[{name}]") for name in ("toy", "bias"))
-    assert toys == known > 3
+    passed = set(re.findall(r"::(\w+)\[overlap\] PASSED", done.stdout))
+    assert passed >= {
+        "test_it_beats_the_mean_where_ratings_follow_from_people_and_things",
+        "test_held_out_texts_leave_no_trace",
+        "test_a_saved_model_predicts_the_same_bits",
+        "test_every_side_shares_itself_out_among_the_words_and_gives_padding_nothing",
+        "test_quotes_are_what_people_wrote_of_other_pairs_and_marks_lie_inside",
+    }
+
+
+def test_a_cell_whose_process_died_says_on_which_machine_and_with_what(corpus, monkeypatch):
+    monkeypatch.setattr(workers, "machine", lambda device: f"the machine of {device}")
+    [cell] = grid(corpus, "mean", seeds=1).cells()
+    line = workers._of_the_dead(workers.Worker(None, None, cell, "cuda:1"), "it ended")
+    assert line["machine"] == "the machine of cuda:1"
+    assert line["torch"] == torch.__version__
+    assert line.keys() >= cell.describe().keys() | {"error", "seconds", "peak_memory", "version"}
 
 
 # ---- bad input
@@ -285,6 +318,15 @@ def test_the_contract_suite_takes_a_new_model_up(toy):
         (["--search", "3", "--grid", "latent_size=3,x"], "latent_size cannot be 'x'"),
         (["--search", "3", "--grid", "latent_size"], "setting=value,value"),
         (["--grid", "latent_size=3"], "--search"),
+        (
+            ["--models", "carp:latent_size=2", "--search", "2", "--grid", "latent_size=3,4"],
+            "every model that has latent",
+        ),
+        (
+            ["--set", "latent_size=2", "--search", "2", "--grid", "latent_size=3,4"],
+            "--grid: every model that has latent",
+        ),
+        (["--models", "mean,carp:latent_size=2", "--search", "2"], "--search: no model of the grid has anything left"),
         (["--seeds", "0"], "--seeds"),
     ],
 )
@@ -295,6 +337,21 @@ def test_what_cannot_be_run_is_refused_before_anything_runs(words, said, corpus,
     assert "bug" not in told.err
     assert told.out == ""
     assert not (tmp_path / "out" / BENCH).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--grid", "latent_size=3"], "--grid is for a search"),
+        (["--set", "viewpoints=3,5"], "--set: viewpoints is given 2 values"),
+        (["--study", "routing", "--models", "capr"], "--models: there is no model 'capr'"),
+        (["--vary", "viewpoints=1,2", "--set", "vewpoints=3"], "--set: carp has no setting 'vewpoints'"),
+    ],
+)
+def test_the_bare_command_refuses_the_same(words, said, corpus, tmp_path, capsys):
+    assert bare([str(corpus), "--models", "carp", "--out", str(tmp_path / "out"), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_missing_corpus_and_a_file_are_named(corpus, tmp_path, capsys):
@@ -340,6 +397,15 @@ def test_a_failing_cell_is_a_row_and_runs_again_when_asked(toy, corpus, tmp_path
     assert len(lines_of(out)) == len({line["id"] for line in lines_of(out)}) == 4
 
 
+def test_a_retry_runs_its_own_cells_and_leaves_other_failures_on_record(toy, corpus, tmp_path):
+    out = tmp_path / "results"
+    assert bench(corpus, "--models", "toy:level=13", "--seeds", 2, "--out", out) == 1
+    first, second = lines_of(out)
+    assert bench(corpus, "--models", "toy:level=13", "--seeds", 1, "--retry", "--out", out) == 1
+    assert [line["id"] for line in lines_of(out)] == [second["id"], first["id"]]
+    assert lines_of(out)[0] == second
+
+
 @pytest.mark.parametrize("change", [{"version": "0.0.1"}, {"format": 99}, None])
 def test_results_of_another_version_are_not_added_to(change, corpus, tmp_path, capsys):
     out = tmp_path / "results"
@@ -354,6 +420,9 @@ def test_results_of_another_version_are_not_added_to(change, corpus, tmp_path, c
     assert "choose another --out" in capsys.readouterr().err
     assert (out / BENCH).read_bytes() == before
     assert main(["report", str(out)]) == (0 if change and "version" in change else 2)
+    told = capsys.readouterr()
+    assert "--out" not in told.err
+    assert ("made by carp 0.0.1" in told.out) == (change == {"version": "0.0.1"})
 
 
 def test_two_grids_never_add_to_the_same_results(corpus, tmp_path, capsys):
@@ -377,57 +446,45 @@ def test_a_line_cut_off_is_dropped_and_a_damaged_one_named(corpus, tmp_path):
     assert caught.value.where.endswith("line 1")
 
 
-# ---- studies
-
-
-def test_a_study_is_a_table_and_a_plot(corpus, tmp_path, capsys):
-    out = tmp_path / "results"
-    words = ["study", str(corpus), "--vary", "viewpoints=1,2", "--seeds", "2", "--out", str(out), "--device", "cpu"]
-    assert main([*words, "--named", "routing", *set_options()]) == 0
-    told = capsys.readouterr().out
-    assert "viewpoints" in told
-    assert "c_pos/c_neg by rank" in told
-    plots = sorted(file.name for file in (out / "plots").iterdir())
-    assert len(plots) == 3
-    assert all("<svg" in (out / "plots" / name).read_text() for name in plots)
-    assert len(lines_of(out, STUDY)) == 6  # two viewpoints with bi-agreement is a point of both studies
-    assert main(["report", str(out), "--format", "markdown"]) == 0
-    assert "musical-instruments: routing of carp" in capsys.readouterr().out
-
-
-def test_the_named_studies_are_the_papers_and_ours():
-    studies = {study.name: list(study.points) for study in named_studies("all")}
-    assert studies["viewpoints"] == ["3", "5", "7", "9"]
-    assert studies["routing_iterations"] == ["1", "2", "3", "4"]
-    assert studies["rating_weight"] == [f"{tenth / 10}" for tenth in range(1, 11)]
-    assert studies.keys() >= {"routing", "mutual_exclusion", "target_reviews", "variant"}
-
-
-def test_every_named_study_can_be_run(corpus):
-    [source] = find_sources([corpus])
-    for study in named_studies("all"):
-        assert len(study_cells(study, source, "carp", 1, {})) == len(study.points)
-
-
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("change", "said"),
     [
-        ([], "nothing is varied"),
-        (["--vary", "vewpoints=1,2"], "did you mean viewpoints"),
-        (["--vary", "viewpoints="], "setting=value,value"),
-        (["--vary", "viewpoints=1,x"], "viewpoints cannot be 'x'"),
-        (["--named", "rooting"], "did you mean routing"),
-        (["--vary", "viewpoints=1,2", "--model", "capr"], "did you mean carp"),
+        (None, "the line is damaged (test_mse is missing)"),
+        ({"test_mse": "small"}, "the line is damaged (test_mse cannot be 'small')"),
+        ({"given": [1]}, "the line is damaged (given cannot be [1])"),
+        ({"error": None}, "the line is damaged (error cannot be None)"),
     ],
 )
-def test_a_study_of_nothing_known_is_refused(words, said, corpus, tmp_path, capsys):
-    assert main(["study", str(corpus), "--out", str(tmp_path / "out"), *words]) == 2
-    assert said in capsys.readouterr().err
+def test_a_line_that_is_no_cell_is_named(change, said, corpus, tmp_path, capsys):
+    out = tmp_path / "results"
+    run_grid(grid(corpus, "mean,bias", seeds=1).cells(), out, device="cpu")
+    first, second = lines_of(out)
+    second = second | change if change else {name: value for name, value in second.items() if name != "test_mse"}
+    (out / BENCH).write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n")
+    assert main(["report", str(out)]) == 1
+    told = capsys.readouterr().err
+    assert f"{out / BENCH}, line 2: {said}" in told
+    assert "bug" not in told
 
 
-def test_all_combinations_are_one_study():
-    [study] = read_varied(["viewpoints=1,2", "routing=agreement,bi-agreement"], product=True)
-    assert list(study.points.values())[1] == {"viewpoints": 1, "routing": "bi-agreement"}
+# ---- what a run tells
+
+
+def test_the_bar_of_a_continued_run_begins_where_it_was(corpus, tmp_path):
+    began = []
+    for seeds in (1, 3):
+        cells = grid(corpus, "mean,bias", seeds=seeds).cells()
+        run_grid(cells, tmp_path / "out", device="cpu", began=lambda done, total: began.append((done, total)))
+    assert began == [(0, 2), (2, 6)]
+
+
+def test_the_bar_is_told_what_is_done_before_anything_runs(monkeypatch, corpus, tmp_path):
+    moved = []
+    bars = contextlib.nullcontext(lambda _: lambda done, total: moved.append((done, total)))
+    monkeypatch.setattr("carp.commands.measure.progress_bars", lambda: bars)
+    assert bench(corpus, "--models", "mean", "--seeds", 1, "--out", tmp_path / "out") == 0
+    assert bench(corpus, "--models", "mean", "--seeds", 2, "--out", tmp_path / "out") == 0
+    assert moved == [(0, 1), (1, 1), (1, 2), (2, 2)]
 
 
 def test_the_ratio_by_rank_is_its_definition(corpus, monkeypatch, tmp_path):

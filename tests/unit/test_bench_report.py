@@ -12,12 +12,12 @@ import scipy.stats
 
 import carp
 from carp.bench.compare import compare
+from carp.bench.findings import PointFound, StudyFound, found_studies
 from carp.bench.page import report_page
 from carp.bench.plots import STYLE, ratio_plot
 from carp.bench.published import ANALYSES, COMPARISON, dataset_of, published_mse
-from carp.bench.report import make_report, report_markdown, report_text
-from carp.bench.results import BENCH, FORMAT, read_results
-from carp.bench.study import PointFound, StudyFound, found_studies
+from carp.bench.report import Section, make_report, plot_name, report_markdown, report_text, write_plots
+from carp.bench.results import BENCH, FORMAT, STUDY, read_results
 from carp.cli import main
 
 SPLITS, RECORDS, TESTED = 4, 500, 100
@@ -139,13 +139,97 @@ def test_corpora_stand_side_by_side_in_terms_of_the_biases(tmp_path):
     assert [row.cells[0] for row in table.rows][-2:] == ["bias", "mean"]
 
 
+def make_study(folder, name, levels, **more):
+    """The cells of `make_results` as those of a study of carp; the points' cells."""
+    make_results(folder, levels=levels)
+    (folder / BENCH).rename(folder / STUDY)
+    lines = [{**json.loads(line), **more} for line in (folder / STUDY).read_text().splitlines()]
+    (folder / STUDY).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    points = {label: [line["id"] for line in lines if line["model"] == label] for label in levels}
+    about = {"study": name, "model": "carp", "corpus": "musical-instruments", "given": {}, "points": points}
+    (folder / "studies.json").write_text(json.dumps({"one": about}))
+    return points
+
+
+def test_a_study_says_in_every_form_which_point_is_best_and_what_its_signs_mean(tmp_path):
+    make_study(tmp_path, "viewpoints", {"3": 0.7, "5": 0.6, "7": 0.9})
+    for written in (report_text(make_report(tmp_path)), report_markdown(make_report(tmp_path))):
+        [best] = [line for line in written.splitlines() if "best" in line.replace("|", " ").split()]
+        assert best.removeprefix("| ").startswith("5 ")
+        assert "<0.0001†" in written.replace("&lt;", "<")
+        assert "† differs from viewpoints = 5 at the 5% level" in written
+
+
+def test_studies_of_two_corpora_of_one_name_are_told_apart(tmp_path):
+    points = make_study(tmp_path, "viewpoints", {"3": 0.7, "5": 0.6})
+    about = json.loads((tmp_path / "studies.json").read_text())["one"]
+    both = {"one": about, "two": {**about, "fingerprint": "another", "points": {label: [] for label in points}}}
+    (tmp_path / "studies.json").write_text(json.dumps(both))
+    titles = [section.title for section in make_report(tmp_path)]
+    names = ["musical-instruments (musical-)", "musical-instruments (another)"]
+    assert titles == [f"{name}: viewpoints of carp" for name in names]
+    assert [one.corpus for one in found_studies(tmp_path, ["two"])] == names[1:]
+
+
+def test_a_study_of_a_model_that_is_not_there_now_is_still_shown(tmp_path):
+    make_study(tmp_path, "level", {"3": 0.7, "5": 0.6})
+    about = json.loads((tmp_path / "studies.json").read_text())["one"]
+    (tmp_path / "studies.json").write_text(json.dumps({"one": {**about, "model": "toy"}}))
+    [found] = found_studies(tmp_path)
+    assert found.usual == "3"
+    assert "level of toy" in report_text(make_report(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("known", "headings"),
+    [
+        ({"coupling_ratio": [4.0, 2.0]}, ["rank", "bi-agreement", "agreement"]),
+        ({"coupling_ratio_median": [3.0, 1.5]}, ["rank", "bi-agreement", "agreement"]),
+        (
+            {"coupling_ratio": [4.0, 2.0], "coupling_ratio_median": [3.0, 1.5]},
+            ["rank", "bi-agreement, median", "bi-agreement, mean", "agreement, median", "agreement, mean"],
+        ),
+    ],
+)
+def test_the_routings_mean_and_median_ratios_stand_side_by_side_where_both_are_known(known, headings, tmp_path):
+    make_study(tmp_path, "routing", {"bi-agreement": 0.6, "agreement": 0.7}, **known)
+    [section] = make_report(tmp_path)
+    table = section.tables[1]
+    assert table.headings == headings
+    first = [f"{known[name][0]:.4f}" for name in ("coupling_ratio_median", "coupling_ratio") if name in known]
+    assert table.rows[0].cells == ["1", *first, *first]
+    assert [name for name in ("mean", "median", "averaged") if name in table.title] == {
+        1: ["averaged"] if "coupling_ratio" in known else ["median"],
+        2: ["mean", "median"],
+    }[len(known)]
+
+
+def test_the_commits_and_machines_of_a_table_are_told(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    assert "Measured" not in report_text(make_report(tmp_path))
+    lines = [json.loads(line) for line in (tmp_path / BENCH).read_text().splitlines()]
+    for line in lines:
+        line.update(commit="aaa1", machine="card")
+    lines[0].update(commit="bbb2-dirty")
+    lines[1].update(machine="chip, 2 cores")
+    (tmp_path / BENCH).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    expected = "commit aaa1 (7 cells) and bbb2-dirty (1 cell) on card (7 cells) and chip, 2 cores (1 cell)."
+    assert f"Measured at {expected}" in report_text(make_report(tmp_path))
+
+
+def test_plots_whose_captions_read_alike_are_files_of_their_own(tmp_path):
+    sections = [Section(name, [], plots=[(f"MSE on {name}", lambda name=name: name)]) for name in ("a b", "a/b", "a b")]
+    write_plots(sections, tmp_path)
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", report_markdown(sections, "plots"))
+    assert shown == ["plots/MSE-on-a-b.svg", "plots/MSE-on-a-b-2.svg", "plots/MSE-on-a-b-3.svg"]
+    assert [(tmp_path / name.removeprefix("plots/")).read_text() for name in shown] == ["a b", "a/b", "a b"]
+    long = [plot_name(f"MSE of carp, {'setting=1, ' * 50}last={last}") for last in "12"]
+    assert len(set(long)) == 2
+    assert max(map(len, long)) < 200
+
+
 def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
-    make_results(tmp_path, levels={"3": 0.6, "5": 0.6, "7": 0.9})
-    (tmp_path / BENCH).rename(tmp_path / "study.jsonl")
-    lines = [json.loads(line) for line in (tmp_path / "study.jsonl").read_text().splitlines()]
-    points = {label: [line["id"] for line in lines if line["model"] == label] for label in ("3", "5", "7")}
-    about = {"study": "viewpoints", "model": "carp", "corpus": "musical-instruments", "given": {}, "points": points}
-    (tmp_path / "studies.json").write_text(json.dumps({"one": about}))
+    points = make_study(tmp_path, "viewpoints", {"3": 0.6, "5": 0.6, "7": 0.9})
     [found] = found_studies(tmp_path)
     assert found.usual == "5"
     shown = {point.label: point.difference for point in found.points}
@@ -174,6 +258,11 @@ def test_the_improvement_is_over_other_systems_that_read_reviews(tmp_path):
     assert found.improvement == pytest.approx((standings["anr"].improvement, standings["mpcn"].improvement))
 
 
+def test_a_system_whose_name_merely_begins_like_the_reference_is_another(tmp_path):
+    found, standings = compared(make_results(tmp_path, levels={**LEVELS, "anr": 0.75, "carpet": 0.9}))
+    assert found.improvement == pytest.approx((standings["anr"].improvement, standings["carpet"].improvement))
+
+
 def test_a_system_that_lacks_a_split_takes_no_place(tmp_path):
     levels = {"mean": 1.0, "bias": 0.8, "carp": 0.1}
     found, standings = compared(make_results(tmp_path, levels=levels, leave_out={("carp", 0)}))
@@ -199,18 +288,78 @@ def test_the_papers_tables_are_whole():
     assert [ANALYSES["routing_iterations"][tau]["Beer"] for tau in "1234"] == [0.573, 0.557, 0.552, 0.555]
 
 
+def add_like(folder, system, ending, **changes):
+    """The cells that `make_results` gave a system once more, with something about them changed."""
+    with (folder / BENCH).open("a") as file:
+        for line in cells_of(folder, system)[:: len(cells_of(folder, system)) // SPLITS]:
+            squared = np.load(folder / "errors" / f"{line['id']}.squared.npy")
+            other = {**line, "id": f"{line['id']}-{ending}", **changes}
+            np.save(folder / "errors" / f"{other['id']}.squared.npy", squared)
+            file.write(json.dumps(other) + "\n")
+
+
 def test_one_label_with_different_settings_is_two_rows(tmp_path):
     make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
-    lines = cells_of(tmp_path, "carp")
-    with (tmp_path / BENCH).open("a") as file:
-        for line in lines:
-            squared = np.load(tmp_path / "errors" / f"{line['id']}.squared.npy")
-            other = {**line, "id": f"{line['id']}-b", "given": {"epochs": 3}}
-            np.save(tmp_path / "errors" / f"{other['id']}.squared.npy", squared)
-            file.write(json.dumps(other) + "\n")
+    add_like(tmp_path, "carp", "b", given={"epochs": 3})
     _, standings = compared(tmp_path)
     assert standings.keys() == {"bias", "carp (as it is)", "carp (epochs=3)"}
     assert all(standing.runs == SPLITS for standing in standings.values())
+
+
+def test_searches_of_other_spaces_are_rows_of_their_own(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    spaces = [{"latent_size": [25, 50]}, {"latent_size": [100]}, {"latent_size": ["25", "50"]}]
+    for number, space in enumerate(spaces):
+        add_like(tmp_path, "carp", number, model="carp:x=1", search={"trials": 6, "space": space})
+    _, standings = compared(tmp_path)
+    assert standings.keys() - {"bias", "carp"} == {
+        "carp:x=1 (search of 6 over latent_size=25,50)",
+        "carp:x=1 (search of 6 over latent_size=100)",
+        "carp:x=1 (search of 6 over latent_size=25,50) #2",
+    }
+    assert all(standing.runs == SPLITS for standing in standings.values())
+
+
+def test_rows_with_settings_in_their_names_stand_beside_the_published_the_floor_and_the_reference(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6, "pmf": 0.9})
+    before = compared(tmp_path)[1]
+    for model in ("bias", "carp", "pmf"):
+        add_like(tmp_path, model, "b", given={"epochs": 3})
+    found, standings = compared(tmp_path)
+    assert standings.keys() == {"bias"} | {f"{m} ({g})" for m in ("carp", "pmf") for g in ("as it is", "epochs=3")}
+    assert found.reference in ("carp (as it is)", "carp (epochs=3)")
+    for given in ("as it is", "epochs=3"):
+        shown = standings[f"pmf ({given})"]
+        assert shown.published == 1.398
+        assert shown.floor_ratio == pytest.approx(before["pmf"].floor_ratio)
+        assert shown.floor_difference.significant
+        assert shown.improvement == pytest.approx(before["pmf"].improvement)
+
+
+def test_what_a_model_never_looks_at_does_not_make_another_row(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "mf": 0.7, "ridge": 0.6})
+    for model in ("bias", "mf", "ridge"):
+        add_like(tmp_path, model, "a", given={"epochs": 3})
+        add_like(tmp_path, model, "b", given={"vocabulary_size": 100})
+    _, standings = compared(tmp_path)
+    rows = {"bias", "mf (as it is)", "mf (epochs=3)", "ridge (as it is)", "ridge (vocabulary_size=100)"}
+    assert standings.keys() == rows
+
+
+def test_a_corpus_of_two_names_is_one_and_two_corpora_of_one_name_are_two(tmp_path):
+    make_results(tmp_path / "one", levels={"bias": 0.8, "carp": 0.6})
+    add_like(tmp_path / "one", "carp", "b", model="anr", name="anr", corpus="renamed")
+    found, standings = compared(tmp_path / "one")
+    assert found.corpus == "renamed"
+    assert standings.keys() == {"bias", "carp", "anr"}
+    make_results(tmp_path / "two")
+    make_results(tmp_path / "two", seed=1)
+    sections = make_report(tmp_path / "two")
+    names = ["musical-instruments (musical-instruments-0)", "musical-instruments (musical-instruments-1)"]
+    assert [section.title for section in sections] == ["All corpora", *names]
+    assert sections[0].tables[0].headings == ["system", *names]
+    assert main(["report", str(tmp_path / "two"), "--out", str(tmp_path / "r.md")]) == 0
+    assert len(list((tmp_path / "r-plots").iterdir())) == 4
 
 
 def test_errors_that_are_not_those_of_the_line_are_never_tested(tmp_path):

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_1samp, wilcoxon
 
+from carp.bench.findings import found_studies
 from carp.bench.report import Section, make_report, report_markdown
 from carp.bench.results import BENCH, read_results
-from carp.bench.study import NAMED, found_studies
+from carp.bench.study import NAMED
 from carp.models import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,12 +10,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from carp.bench.cells import Line
 from carp.bench.corpora import find_sources, load_corpus, save_slim
-from carp.bench.grid import Grid, read_systems, run_grid
-from carp.bench.study import named_studies, read_values, read_varied, remember_study, study_cells
-from carp.errors import CarpError
+from carp.bench.grid import Grid, entry_or_error, read_systems, run_grid
+from carp.bench.study import named_studies, read_values, read_varied, run_studies, study_cells
+from carp.errors import CarpError, UsageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,8 +49,13 @@ def _run(given: argparse.Namespace) -> int:
     if given.slim is not None:
         save_slim(load_corpus(given.corpora[0]), given.slim)
         return 0
-    settings = {name: values[0] for name, values in read_values(given.given, "--set").items()}
-    running = {"processes": given.processes, "device": given.device, "retry": given.retry, "told": _tell}
+    settings = _settings(given.given)
+    running: dict[str, Any] = {
+        "processes": given.processes,
+        "device": given.device,
+        "retry": given.retry,
+        "told": _tell,
+    }
     if given.study or given.vary:
         return _run_studies(given, settings, running)
     grid = Grid(
@@ -64,18 +70,24 @@ def _run(given: argparse.Namespace) -> int:
     return 1 if run_grid(grid.cells(), given.out, **running).failed else 0
 
 
-def _run_studies(given: argparse.Namespace, settings: dict[str, object], running: dict[str, object]) -> int:
-    from carp.bench.results import STUDY
+def _settings(texts: Sequence[str]) -> dict[str, Any]:
+    found = read_values(texts, "--set")
+    for name, values in found.items():
+        if len(values) > 1:
+            mend = f"search {name} with --grid, or vary it with --vary"
+            raise UsageError(f"{name} is given {len(values)} values", where="--set", mend=mend)
+    return {name: value for name, [value] in found.items()}
 
+
+def _run_studies(given: argparse.Namespace, settings: dict[str, Any], running: dict[str, Any]) -> int:
     model = "carp" if given.models == "all" else given.models
+    entry_or_error(model)
     studies = read_varied(given.vary) + (named_studies(given.study) if given.study else [])
     failed = False
     for source in find_sources(given.corpora):
-        groups = [study_cells(study, source, model, given.seeds, settings) for study in studies]
-        cells = list({cell.identity: cell for group in groups for cell in group}.values())
-        failed |= bool(run_grid(cells, given.out, file=STUDY, **running).failed)  # type: ignore[arg-type]
-        for study, group in zip(studies, groups, strict=True):
-            remember_study(given.out, study, model, source, group)
+        cells = [(study, study_cells(study, source, model, given.seeds, settings)) for study in studies]
+        outcome, _ = run_studies(cells, model, source, given.out, **running)
+        failed |= bool(outcome.failed)
     return 1 if failed else 0
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,13 +13,13 @@ from numpy.typing import NDArray
 from carp.bench.cells import Line
 from carp.bench.published import published_mse
 from carp.bench.results import pair_errors
+from carp.bench.rows import REVIEW_NEEDS, corpus_names, origin, row_names, same_family
 from carp.errors import DamagedError
 from carp.metrics import bootstrap_intervals, holm, paired_t, wilcoxon
 
 LEVEL = 0.05
 REFERENCE = "carp"
 FLOOR = "bias"  # the tuned biases: a system that reads reviews and does not beat them has learned nothing from them
-REVIEW_NEEDS = frozenset({"documents", "reviews", "target_review"})
 Run = tuple[int, int]  # split seed, seed
 Mark = Literal["", "best", "second"]
 
@@ -44,7 +43,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Standing:
-    model: str
+    model: str  # what the row is called
+    label: str  # the system as it was asked for
+    name: str  # of the registry
     runs: int
     mean: float
     spread: float | None
@@ -69,30 +70,30 @@ class Comparison:
     reference: str | None
     runs: int
     warnings: list[str]
+    origin: str = ""  # the commits and machines
 
     @property
     def improvement(self) -> tuple[float, float] | None:
         """The paper's row: the range over the systems that read reviews, its own variants left out."""
-        base = (self.reference or "").split(":")[0]
+        base = next((standing.name for standing in self.standings if standing.model == self.reference), "")
         found = [
             standing.improvement
             for standing in self.standings
-            if standing.improvement is not None and standing.reads_reviews and not standing.model.startswith(base)
+            if standing.improvement is not None and standing.reads_reviews and not same_family(standing.name, base)
         ]
         return (min(found), max(found)) if found else None
 
 
 def compare(lines: Sequence[Line], folder: Path) -> list[Comparison]:
     """One comparison a corpus, systems in order of their mean test error."""
-    corpora = dict.fromkeys((line["corpus"], line["fingerprint"]) for line in lines)
+    names = corpus_names((line["corpus"], line["fingerprint"]) for line in lines)
     return [
-        _compare_corpus(corpus, fingerprint, [line for line in lines if line["fingerprint"] == fingerprint], folder)
-        for corpus, fingerprint in corpora
+        _compare_corpus(name, fingerprint, [line for line in lines if line["fingerprint"] == fingerprint], folder)
+        for fingerprint, name in names.items()
     ]
 
 
 def _compare_corpus(corpus: str, fingerprint: str, lines: list[Line], folder: Path) -> Comparison:
-    failed = [line for line in lines if "error" in line]
     names = row_names(lines)
     by_model: dict[str, dict[Run, Line]] = {}
     for line in lines:
@@ -101,49 +102,37 @@ def _compare_corpus(corpus: str, fingerprint: str, lines: list[Line], folder: Pa
     every = {run for runs in by_model.values() for run in runs}
     standings = sorted((_standing(corpus, m, runs, len(every)) for m, runs in by_model.items()), key=_order)
     ranked = [standing.model for standing in standings if standing.complete]
-    reference = next((s.model for s in standings if s.model == REFERENCE), ranked[0] if ranked else None)
+    reference = row_of(REFERENCE, standings) or (ranked[0] if ranked else None)
     warnings = [] if ranked or not standings else ["no system ran on every split: the means are of different splits"]
+    floor = row_of(FLOOR, standings)
     differences: dict[str, Difference] = {}
-    floor: dict[str, Difference] = {}
+    floor_differences: dict[str, Difference] = {}
     if ranked:
         try:
             differences = differences_to(by_model, ranked[0], folder)
-            floor = differences_to(by_model, FLOOR, folder) if FLOOR in by_model else {}
+            floor_differences = differences_to(by_model, floor, folder) if floor is not None else {}
         except DamagedError as error:
             warnings.append(f"significance is not shown: {error}")
     marks: dict[str, Mark] = dict(zip(ranked[:2], ("best", "second"), strict=False))
-    finished = []
-    for standing in standings:
-        ratio = _ratio(by_model, standing.model, reference)
-        known = {
-            "mark": marks.get(standing.model, ""),
-            "difference": differences.get(standing.model),
-            "improvement": None if ratio is None or standing.model == reference else 100 * (1 - 1 / ratio),
-            "floor_ratio": _ratio(by_model, standing.model, FLOOR),
-            "floor_difference": floor.get(standing.model),
-        }
-        finished.append(Standing(**{**vars(standing), **known}))
-    return Comparison(corpus, fingerprint, finished, failed, reference, len(every), warnings)
+    finished = [
+        replace(
+            standing,
+            mark=marks.get(standing.model, ""),
+            difference=differences.get(standing.model),
+            improvement=_improvement(by_model, standing.model, reference),
+            floor_ratio=_ratio(by_model, standing.model, floor),
+            floor_difference=floor_differences.get(standing.model),
+        )
+        for standing in standings
+    ]
+    failed = [line for line in lines if "error" in line]
+    return Comparison(corpus, fingerprint, finished, failed, reference, len(every), warnings, origin(lines))
 
 
-def row_names(lines: Sequence[Line]) -> dict[str, str]:
-    """What to call each cell's row, by cell: two rows that share a label are told apart by what they were given."""
-    kinds: dict[str, dict[str, str]] = {}
-    for line in lines:
-        given = [f"{name}={value}" for name, value in line.get("given", {}).items()]
-        given += [f"search of {line['search']['trials']}"] if line.get("search") else []
-        kinds.setdefault(line["model"], {})[_kind(line)] = ", ".join(given) or "as it is"
-    return {
-        line["id"]: line["model"]
-        if len(kinds[line["model"]]) == 1
-        else f"{line['model']} ({kinds[line['model']][_kind(line)]})"
-        for line in lines
-    }
-
-
-def _kind(line: Line) -> str:
-    search = line.get("search") or {}
-    return json.dumps([line.get("given", {}), search.get("trials"), search.get("space")], sort_keys=True)
+def row_of(label: str, standings: Sequence[Standing]) -> str | None:
+    """The row of a system by its label; of several, the one with most runs, and of those the one that stands first."""
+    rows = [standing for standing in standings if standing.label == label]
+    return max(rows, key=lambda standing: standing.runs).model if rows else None
 
 
 def _order(standing: Standing) -> tuple[bool, float]:
@@ -153,14 +142,17 @@ def _order(standing: Standing) -> tuple[bool, float]:
 def _standing(corpus: str, model: str, runs: dict[Run, Line], every: int) -> Standing:
     test = np.array([line["test_mse"] for line in runs.values()])
     needs = {need for line in runs.values() for need in line.get("needs", ())}
+    first = next(iter(runs.values()))
     return Standing(
         model=model,
+        label=first["model"],
+        name=first["name"],
         runs=len(runs),
         mean=float(test.mean()),
         spread=float(test.std(ddof=1)) if len(test) > 1 else None,
         valid=float(np.mean([line["valid_mse"] for line in runs.values()])),
         seconds=float(np.mean([line["seconds"] for line in runs.values()])),
-        published=published_mse(corpus, model),
+        published=published_mse(corpus, first["model"]),
         reads_reviews=bool(needs & REVIEW_NEEDS),
         complete=len(runs) == every,
     )
@@ -173,6 +165,11 @@ def _ratio(by_model: dict[str, dict[Run, Line]], model: str, other: str | None) 
     shared = by_model[model].keys() & by_model[other].keys()
     ours, theirs = (sum(float(by_model[m][run]["test_mse"]) for run in shared) for m in (model, other))
     return ours / theirs if ours and theirs else None
+
+
+def _improvement(by_model: dict[str, dict[Run, Line]], model: str, reference: str | None) -> float | None:
+    ratio = _ratio(by_model, model, reference)
+    return None if ratio is None or model == reference else 100 * (1 - 1 / ratio)
 
 
 def differences_to(by_model: dict[str, dict[Run, Line]], best: str, folder: Path) -> dict[str, Difference]:

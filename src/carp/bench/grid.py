@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import Any
 from carp.bench.cells import Cell, Line, current_commit, run_cell
 from carp.bench.corpora import Source
 from carp.bench.results import BENCH, owned_results
-from carp.bench.search import check_space, choose_settings, search_space, settings_of
+from carp.bench.search import Space, check_space, choose_settings, search_space, settings_of
 from carp.errors import CarpError, UsageError, nearest
 from carp.models import REGISTRY, model_entry
 
 Told = Callable[[Line, int, int], None]  # a cell's line, cells done, cells in all
+Began = Callable[[int, int], None]  # cells done before, cells in all
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def read_systems(text: str) -> list[System]:
     return list(systems.values())
 
 
-def entry_or_error(model: str) -> None:
+def entry_or_error(model: str, option: str = "--models") -> None:
     try:
         model_entry(model)
     except UsageError as error:
-        error.where = "--models"
+        error.where = option
         raise
 
 
@@ -75,9 +75,6 @@ class Grid:
         """Splits outermost, so that a grid cut short is a smaller grid; the same measurement twice is one cell."""
         made: dict[str, Cell] = {}
         for number, source, system in itertools.product(range(self.seeds), self.sources, self.systems):
-            known = settings_of(system.model)
-            shared = {name: value for name, value in self.settings.items() if name in known}
-            settings = {**shared, **system.settings}
             cell = Cell(
                 path=source.path,
                 corpus=source.name,
@@ -86,20 +83,26 @@ class Grid:
                 label=system.label,
                 split_seed=0 if source.own_split else number,
                 seed=number if source.own_split else 0,
-                settings=settings,
-                search=self._search(system.model, settings),
+                settings=self._settings(system),
+                search=self._search(system),
             )
             made.setdefault(cell.identity, cell)
         return list(made.values())
 
-    def _search(self, model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        if self.trials < 1:
-            return {}
-        space = {n: v for n, v in search_space(model, self.space).items() if n not in settings}
+    def _settings(self, system: System) -> dict[str, Any]:
+        known = settings_of(system.model)
+        return {**{name: value for name, value in self.settings.items() if name in known}, **system.settings}
+
+    def _space(self, system: System) -> Space:
+        given = self._settings(system)
+        return {name: values for name, values in search_space(system.model, self.space).items() if name not in given}
+
+    def _search(self, system: System) -> dict[str, Any]:
+        space = self._space(system) if self.trials > 0 else {}
         return {"trials": self.trials, "space": space} if space else {}
 
     def check(self) -> None:
-        """Refuse before anything runs: settings that nobody has, and values that cannot be."""
+        """Refuse before anything runs: settings that nobody has, values that cannot be, a search for nothing."""
         from carp.recommender import Recommender
 
         models = list(dict.fromkeys(system.model for system in self.systems))
@@ -109,14 +112,25 @@ class Grid:
                 what = f"no model of the grid has a setting {name!r}"
                 raise UsageError(what, where="--set", mend=nearest(name, every))
         for system in self.systems:
-            known = settings_of(system.model)
-            shared = {name: value for name, value in self.settings.items() if name in known}
-            Recommender(system.model, device="cpu", **{**shared, **system.settings})
+            Recommender(system.model, device="cpu", **self._settings(system))
         try:
             check_space(self.space, models)
         except CarpError as error:
             error.where = error.where or "--grid"
             raise
+        self._check_search()
+
+    def _check_search(self) -> None:
+        if self.space and self.trials < 1:
+            raise UsageError("--grid is for a search", where="--grid", mend="add --search with the number of trials")
+        searched = {name for system in self.systems for name in self._space(system)}
+        for name in self.space:
+            if self.trials and name not in searched:
+                what = f"every model that has {name} is given one, so that it is not searched"
+                raise UsageError(what, where="--grid", mend=f"leave {name} out of --grid, or out of --set and --models")
+        if self.trials and not searched:
+            what = "no model of the grid has anything left to search"
+            raise UsageError(what, where="--search", mend="name settings with --grid, or leave --search out")
 
 
 @dataclass(frozen=True)
@@ -139,17 +153,23 @@ def run_grid(
     device: str = "auto",
     file: str = BENCH,
     retry: bool = False,
+    began: Began | None = None,
     told: Told | None = None,
 ) -> Outcome:
-    """Run the cells that are not in the results yet, each line added as soon as its cell is done."""
+    """Run the cells that are not in the results yet, each line added as soon as its cell is done.
+
+    `began` is called once the folder is this process' own, before any cell runs.
+    """
     from carp.train import choose_device
 
     chosen = str(choose_device(device))
     with owned_results(out, file) as results:
         if retry:
-            results.forget_failures()
+            results.forget_failures({cell.identity for cell in cells})
         left = [cell for cell in cells if cell.identity not in results.lines]
         done = len(cells) - len(left)
+        if began is not None:
+            began(done, len(cells))
         commit = current_commit() if left else ""
         for line in _lines(left, out.absolute(), chosen, processes):
             results.append({**line, "commit": commit})
@@ -169,7 +189,3 @@ def _lines(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Ite
         return
     for cell in cells:
         yield run_cell(cell, out, device, choose=choose_settings)
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

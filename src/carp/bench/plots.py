@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from carp.bench.compare import Comparison
-    from carp.bench.study import StudyFound
+    from carp.bench.findings import StudyFound
 
 OURS, THEIRS, QUIET = "#1f5f8b", "#b5532a", "#8a8a8a"
 STYLE: Any = {

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from carp.bench.cells import Line
-from carp.bench.compare import FLOOR, LEVEL, Comparison, Difference, Standing, compare
-from carp.bench.published import REMARKS, dataset_of
+from carp.bench.compare import FLOOR, Comparison, Difference, Standing, compare
+from carp.bench.findings import StudyFound, found_studies
+from carp.bench.notes import OFF_FLOOR, SIGNIFICANT, comparison_notes, floor_note, study_notes, version_note
 from carp.bench.results import BENCH, read_results
-from carp.bench.study import StudyFound, found_studies
 from carp.errors import UsageError
 
-SIGNIFICANT = "†"
-OFF_FLOOR = "‡"
+LONGEST_NAME = 120  # of a plot's file
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,14 @@ class Section:
 
 def make_report(folder: Path) -> list[Section]:
     """All that a folder of results holds."""
-    lines = list(read_results(folder, BENCH).lines.values())
-    comparisons = compare(lines, folder)
+    results = read_results(folder, BENCH)
+    comparisons = compare(list(results.lines.values()), folder)
     sections = [*summary_section(comparisons), *map(comparison_section, comparisons)]
     sections += [study_section(found) for found in found_studies(folder)]
     if not sections:
         mend = "run carp bench or carp study with this --out first"
         raise UsageError("there are no results in this folder", where=str(folder), mend=mend)
+    sections[0].notes.extend(version_note(results.version))
     return sections
 
 
@@ -64,7 +67,7 @@ def summary_section(comparisons: Sequence[Comparison]) -> list[Section]:
     order = sorted(shared, key=lambda model: (sum(ratio[model]), model))
     rows = [Row([model, *(_floor_cell(standings[model]) for standings in shown.values())]) for model in order]
     table = Table(f"Test MSE over that of {FLOOR}", ["system", *shown], rows, marked=-1)
-    return [Section("All corpora", [table], [_floor_note()])]
+    return [Section("All corpora", [table], [floor_note()])]
 
 
 def comparison_section(found: Comparison) -> Section:
@@ -79,7 +82,7 @@ def comparison_section(found: Comparison) -> Section:
         plots.append((f"Test MSE on {found.corpus}", lambda: standing_plot(found)))
     if any(standing.difference for standing in found.standings):
         plots.append((f"Differences to the best on {found.corpus}", lambda: difference_plot(found)))
-    return Section(found.corpus, tables, _notes(found), plots)
+    return Section(found.corpus, tables, comparison_notes(found), plots)
 
 
 def _results_table(found: Comparison) -> Table:
@@ -136,64 +139,33 @@ def _failure_table(failed: Sequence[Line]) -> Table:
     return Table("Cells that failed", ["system", "split seed", "seed", "error"], rows, marked=-1, left=4)
 
 
-def _notes(found: Comparison) -> list[str]:
-    notes = list(found.warnings)
-    if any(standing.difference for standing in found.standings):
-        notes.append(
-            f"{SIGNIFICANT} differs from the best at the {LEVEL:.0%} level: paired t-test over test pairs, each record "
-            "once, corrected for the number of systems by Holm's method. “t, runs” is the paper's kind of test, over "
-            "the runs' errors; it has few runs to go by."
-        )
-    if any(standing.floor_difference for standing in found.standings):
-        notes.append(_floor_note())
-    if any(not standing.complete for standing in found.standings):
-        notes.append("Systems that lack some of the splits stand below the others and take no place.")
-    dataset = dataset_of(found.corpus)
-    if dataset is not None and any(standing.published is not None for standing in found.standings):
-        notes.append(f"Published figures: Li et al., SIGIR 2019, for {dataset}; their split is not known.")
-        notes += [REMARKS[dataset]] if dataset in REMARKS else []
-    return notes
-
-
-def _floor_note() -> str:
-    return (
-        f"“over {FLOOR}” is the error over that of the tuned biases on the same splits, below 1 is better; {OFF_FLOOR} "
-        f"differs from them at the {LEVEL:.0%} level: paired t-test over test pairs, corrected by Holm's method."
-    )
-
-
 def study_section(found: StudyFound) -> Section:
     from carp.bench.plots import ratio_plot, study_plot
 
-    headings = [found.name, "validation MSE", "spread", "test MSE", "spread", f"test − {found.usual}", "95 % interval"]
-    headings += ["p, Holm", "runs", "published (validation)"]
-    known = [point.valid for point in found.points if point.valid is not None]
-    rows = [
-        Row(
-            [
-                point.label,
-                *map(_figure, (point.valid, point.valid_spread, point.test, point.test_spread)),
-                *_point_difference(point.difference),
-                str(point.runs),
-                _figure(point.published, 3),
-            ],
-            "best" if known and point.valid == min(known) else "",
-        )
-        for point in found.points
-    ]
-    tables = [Table("Errors", headings, rows)]
+    tables = [_study_table(found)]
+    given = "".join(f", {name}={value}" for name, value in found.given.items())
+    about = f"of {found.model} on {found.corpus}{given}"
     plots: list[tuple[str, Callable[[], str]]] = []
-    if known:
-        plots.append((f"{found.name} on {found.corpus}", lambda: study_plot(found)))
-    ratios = {point.label: point.coupling_ratio for point in found.points if point.coupling_ratio}
-    if found.name == "routing" and ratios:
-        tables.append(_ratio_table({label: ratio for label, ratio in ratios.items() if ratio}, found))
-        plots.append((f"c_pos/c_neg by rank on {found.corpus}", lambda: ratio_plot(found)))
+    if any(point.valid is not None for point in found.points):
+        plots.append((f"{found.name} {about}", lambda: study_plot(found)))
+    if found.name == "routing" and any(point.coupling_ratio for point in found.points):
+        tables.append(_ratio_table(found))
+        plots.append((f"c_pos/c_neg by rank {about}", lambda: ratio_plot(found)))
     tables += [_failure_table(found.failed)] if found.failed else []
-    given = ", ".join(f"{name}={value}" for name, value in found.given.items())
-    notes = [f"Everything else: {given}."] if given else []
-    notes += [found.warning] if found.warning else []
-    return Section(f"{found.corpus}: {found.name} of {found.model}", tables, notes, plots)
+    return Section(f"{found.corpus}: {found.name} of {found.model}", tables, study_notes(found), plots)
+
+
+def _study_table(found: StudyFound) -> Table:
+    headings = [found.name, "validation MSE", "spread", "place", "test MSE", "spread", f"test − {found.usual}"]
+    headings += ["95 % interval", "p, Holm", "runs", "published (validation)"]
+    least = min((point.valid for point in found.points if point.valid is not None), default=None)
+    rows = []
+    for point in found.points:
+        mark = "best" if point.valid is not None and point.valid == least else ""
+        valid = [_figure(point.valid), _figure(point.valid_spread), mark]
+        test = [_figure(point.test), _figure(point.test_spread), *_point_difference(point.difference)]
+        rows.append(Row([point.label, *valid, *test, str(point.runs), _figure(point.published, 3)], mark))
+    return Table("Errors", headings, rows)
 
 
 def _point_difference(found: Difference | None) -> list[str]:
@@ -203,15 +175,22 @@ def _point_difference(found: Difference | None) -> list[str]:
     return [f"{found.mean:+.4f}", f"{found.low:+.4f} to {found.high:+.4f}", _p(found.p_holm) + sure]
 
 
-def _ratio_table(ratios: dict[str, list[float]], found: StudyFound) -> Table:
-    ranks = range(max(map(len, ratios.values())))
+def _ratio_table(found: StudyFound) -> Table:
+    """The mean is the paper's and the median what most pairs have: both, where both were recorded."""
+    columns: dict[str, list[float]] = {}
+    both = any(point.coupling_ratio_mean for point in found.points)
+    for point in found.points:
+        heading = f"{point.label}, {point.ratio_centre}" if both else point.label
+        columns |= {heading: point.coupling_ratio} if point.coupling_ratio else {}
+        columns |= {f"{point.label}, mean": point.coupling_ratio_mean} if point.coupling_ratio_mean else {}
     rows = [
-        Row([str(rank + 1), *(f"{ratio[rank]:.4f}" if rank < len(ratio) else "" for ratio in ratios.values())])
-        for rank in ranks
+        Row([str(rank + 1), *(f"{ratio[rank]:.4f}" if rank < len(ratio) else "" for ratio in columns.values())])
+        for rank in range(max(map(len, columns.values())))
     ]
-    centre = "median of" if all(p.ratio_centre == "median" for p in found.points) else "averaged over"
+    centres = {point.ratio_centre for point in found.points if point.coupling_ratio}
+    centre = "averaged over" if centres == {"mean"} else "median and mean of" if both else "median of"
     title = f"c_pos/c_neg by rank in the positive capsule, {centre} test pairs"
-    return Table(title, ["rank", *ratios], rows, marked=-1)
+    return Table(title, ["rank", *columns], rows, marked=-1)
 
 
 def _figure(value: float | None, digits: int = 4) -> str:
@@ -238,6 +217,7 @@ def report_text(sections: Sequence[Section]) -> str:
 def report_markdown(sections: Sequence[Section], plots: str | None = None) -> str:
     """Markdown; with the folder that `write_plots` filled, as a reader of the file would name it, plots are shown."""
     parts = []
+    files = iter(plot_files(sections))
     for section in sections:
         parts.append(f"## {_markdown(section.title)}")
         for one in section.tables:
@@ -249,24 +229,37 @@ def report_markdown(sections: Sequence[Section], plots: str | None = None) -> st
             parts.append(f"{_markdown(one.title)}\n\n" + "\n".join(lines))
         parts += [_markdown(note) for note in section.notes]
         if plots is not None:
-            parts += [f"![{_markdown(caption)}]({plots}/{plot_name(caption)})" for caption, _ in section.plots]
+            parts += [f"![{_markdown(caption)}]({plots}/{next(files)})" for caption, _ in section.plots]
     return "\n\n".join(parts) + "\n"
+
+
+def plot_files(sections: Sequence[Section]) -> list[str]:
+    """The files of all plots in their order, no name twice."""
+    names: dict[str, None] = {}
+    for caption in (caption for section in sections for caption, _ in section.plots):
+        stem = plot_name(caption).removesuffix(".svg")
+        numbered = (f"{stem}-{number}.svg" for number in itertools.count(2))
+        names[next(name for name in itertools.chain([f"{stem}.svg"], numbered) if name not in names)] = None
+    return list(names)
 
 
 def plot_name(caption: str) -> str:
     """
-    >>> plot_name("c_pos/c_neg by rank on ratebeer")
-    'c_pos-c_neg-by-rank-on-ratebeer.svg'
+    >>> plot_name("c_pos/c_neg by rank of carp on ratebeer, patience=3")
+    'c_pos-c_neg-by-rank-of-carp-on-ratebeer-patience-3.svg'
     """
-    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in caption) + ".svg"
+    stem = re.sub("[^A-Za-z0-9_]+", "-", caption)
+    if len(stem) > LONGEST_NAME:  # as the captions of studies with many settings are
+        stem = f"{stem[:LONGEST_NAME]}-{hashlib.sha256(caption.encode()).hexdigest()[:8]}"
+    return f"{stem}.svg"
 
 
 def write_plots(sections: Sequence[Section], folder: Path) -> None:
     from carp.storage import write_bytes
 
-    for section in sections:
-        for caption, draw in section.plots:
-            write_bytes(folder / plot_name(caption), draw().encode())
+    plots = [draw for section in sections for _, draw in section.plots]
+    for file, draw in zip(plot_files(sections), plots, strict=True):
+        write_bytes(folder / file, draw().encode())
 
 
 def _emphasised(row: Row, column: int) -> list[str]:

@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ FORMAT = 1
 ABOUT = "results.json"
 BENCH, STUDY = "bench.jsonl", "study.jsonl"
 KIND = "results"
+Kinds = dict[str, type | tuple[type, ...]]
+CELL: Kinds = {"id": str, "corpus": str, "fingerprint": str, "model": str, "name": str, "split_seed": int, "seed": int}
+FIGURES: Kinds = {"test_pairs": int, "pairs": str} | dict.fromkeys(("valid_mse", "test_mse", "seconds"), (int, float))
 
 
 @dataclass
@@ -36,6 +39,7 @@ class Results:
     folder: Path
     file: str
     lines: dict[str, Line] = field(default_factory=dict)
+    version: str = carp.__version__  # of the carp that made them
 
     def append(self, line: Line) -> None:
         """Add a cell; it is on the disk when this returns."""
@@ -55,9 +59,9 @@ class Results:
                 os.close(handle)
         self.lines[line["id"]] = line
 
-    def forget_failures(self) -> None:
-        """Take the failed cells out, so that they run again."""
-        kept = {name: line for name, line in self.lines.items() if "error" not in line}
+    def forget_failures(self, cells: Collection[str]) -> None:
+        """Take those of the cells out that failed, so that they run again; other failures stay on record."""
+        kept = {name: line for name, line in self.lines.items() if "error" not in line or name not in cells}
         if len(kept) < len(self.lines):
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept.values())
             write_bytes(self.folder / self.file, text.encode())
@@ -91,30 +95,32 @@ def read_results(folder: Path, file: str) -> Results:
     if not folder.is_dir():
         mend = "run carp bench CORPUS --out FOLDER first"
         raise UsageError("there is no folder of results here", where=str(folder), mend=mend)
-    _check_version(folder, own=False)
-    return Results(folder, file, _read(folder / file))
+    version = _check_version(folder, own=False)
+    return Results(folder, file, _read(folder / file), version)
 
 
-def _check_version(folder: Path, *, own: bool) -> None:
+def _check_version(folder: Path, *, own: bool) -> str:
     """Results of another format cannot be read, and those of another version are not mixed with this one's."""
     about = folder / ABOUT
+    elsewhere = "choose another --out" if own else "give another folder of results"
     if not about.exists():
         strange = [name for name in (BENCH, STUDY) if (folder / name).exists()]
         if strange:
             what = f"{strange[0]} was made by another version of carp: {ABOUT} is missing"
-            raise UsageError(what, where=str(folder), mend="choose another --out")
+            raise UsageError(what, where=str(folder), mend=elsewhere)
         if own:
             write_json(about, {"kind": KIND, "format": FORMAT, "version": carp.__version__})
-        return
+        return carp.__version__
     found = read_json(about)
     if not isinstance(found, dict) or found.get("kind") != KIND:
-        raise DamagedError("this is no description of results", where=str(about), mend="choose another --out")
+        raise DamagedError("this is no description of results", where=str(about), mend=elsewhere)
     if found.get("format") != FORMAT:
         what = f"the results are of another version of carp (format {found.get('format')}, this one reads {FORMAT})"
-        raise UsageError(what, where=str(folder), mend="use that version, or choose another --out")
+        raise UsageError(what, where=str(folder), mend=f"use that version, or {elsewhere}")
     if own and found.get("version") != carp.__version__:
         what = f"the results were made by carp {found.get('version')} and this is {carp.__version__}"
-        raise UsageError(what, where=str(folder), mend="choose another --out: two versions do not mix in one table")
+        raise UsageError(what, where=str(folder), mend=f"{elsewhere}: two versions do not mix in one table")
+    return str(found.get("version"))
 
 
 def _mend_tail(path: Path) -> None:
@@ -137,13 +143,32 @@ def _read(path: Path) -> dict[str, Line]:
     for number, text in enumerate(whole, 1):
         try:
             line: Any = json.loads(text)
+            _check_line(line)
             lines[line["id"]] = line
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             where = f"{path}, line {number}"
-            raise DamagedError(
-                "the line is damaged", where=where, mend="remove the line; its cell runs again"
-            ) from error
+            what = "the line is damaged" + (f" ({error})" if isinstance(error, _Unfit) else "")
+            raise DamagedError(what, where=where, mend="remove the line; its cell runs again") from error
     return lines
+
+
+class _Unfit(ValueError):
+    """JSON, but no cell."""
+
+
+def _check_line(line: Any) -> None:
+    """Refuse what a report could not be made of: a cell has its figures, or the error that it failed with."""
+    if not isinstance(line, dict):
+        raise _Unfit("it is no object")
+    needed = {**CELL, **({"error": str} if "error" in line else FIGURES)}
+    for name, kind in needed.items():
+        if name not in line:
+            raise _Unfit(f"{name} is missing")
+        if not isinstance(line[name], kind) or isinstance(line[name], bool):
+            raise _Unfit(f"{name} cannot be {line[name]!r}")
+    for name in ("given", "search"):
+        if not isinstance(line.get(name, {}), dict):
+            raise _Unfit(f"{name} cannot be {line[name]!r}")
 
 
 def pair_errors(folder: Path, line: Line) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

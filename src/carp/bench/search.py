@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SEARCH = "search"
 LATENT_SIZES = (25, 50, 100, 150, 200, 300)  # the paper's grid
 SPACE: dict[str, tuple[Any, ...]] = {"latent_size": LATENT_SIZES}
+SUGGESTIONS = 20
 Space = dict[str, list[Any]]
 Objective = Callable[[dict[str, Any]], float]
 
@@ -39,12 +40,11 @@ def settings_of(model: str) -> set[str]:
 
 
 def search_space(model: str, given: Mapping[str, Sequence[Any]] | None = None) -> Space:
-    """What is searched for a model: what was given, else what the model names, else the paper's latent sizes."""
+    """What is searched for a model: what was given, else the paper's latent sizes."""
     kind = model_class(model)
     known = settings_of(model)
-    usual: Mapping[str, Sequence[Any]] = getattr(kind, "search_space", None) or SPACE
     fields = {f.name for f in dataclasses.fields(kind.Config)} | {f.name for f in dataclasses.fields(TrainingSettings)}
-    chosen = given if given else {name: values for name, values in usual.items() if name in fields}
+    chosen = given if given else {name: values for name, values in SPACE.items() if name in fields}
     return {name: list(values) for name, values in chosen.items() if name in known and len(values)}
 
 
@@ -65,8 +65,6 @@ def check_space(given: Mapping[str, Sequence[Any]], models: Sequence[str]) -> No
 def choose_settings(cell: Cell, out: Path, error_with: Objective) -> list[Line]:
     """The trials of a cell, those of an earlier run included: each with its settings and validation error."""
     trials, space = int(cell.search["trials"]), dict(cell.search["space"])
-    if not space:
-        return [{"settings": {}, "valid_mse": error_with({})}]
     failures: list[str] = []
 
     def tried(settings: dict[str, Any]) -> float | None:
@@ -109,12 +107,9 @@ def _study(file: Path, space: Space, trials: int, tried: Callable[[dict[str, Any
         study = optuna.create_study(storage=storage, study_name="cell", load_if_exists=True)
         over = [t for t in study.trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
         known = {_key(t.params): t.value for t in over}
-        guide = _guide(study, choices, len(over), trials)
-        for _ in range(len(over), min(trials, grid_size(space))):
-            point = next(guide)
-            if _key(point) not in known:
-                known[_key(point)] = tried(point)
-            error = known[_key(point)]
+        left = max(0, min(trials, grid_size(space)) - len(known))
+        for point in itertools.islice(_guide(study, choices, known, trials), left):
+            error = known[_key(point)] = tried(point)
             state = TrialState.PRUNED if error is None else TrialState.COMPLETE
             study.add_trial(optuna.create_trial(state=state, value=error, params=point, distributions=choices))
         complete = [t for t in study.trials if t.state == TrialState.COMPLETE]
@@ -124,17 +119,28 @@ def _study(file: Path, space: Space, trials: int, tried: Callable[[dict[str, Any
         storage.engine.dispose()
 
 
-def _guide(study: optuna.Study, choices: Mapping[str, Any], past: int, trials: int) -> Iterator[dict[str, Any]]:
-    """The next points to try: what is left of the grid, or what the trials so far suggest."""
+def _guide(
+    study: optuna.Study, choices: Mapping[str, Any], known: Mapping[str, Any], trials: int
+) -> Iterator[dict[str, Any]]:
+    """The next points to try, never a known one: what is left of the grid, or what the trials so far suggest."""
     import optuna
 
     grid = [dict(zip(choices, p, strict=True)) for p in itertools.product(*(c.choices for c in choices.values()))]
     if len(grid) <= trials:
-        tried = {_key(trial.params) for trial in study.trials}
-        yield from [point for point in grid if _key(point) not in tried]
+        yield from [point for point in grid if _key(point) not in known]
         return
-    study.sampler = optuna.samplers.TPESampler(seed=past, n_startup_trials=max(3, trials // 4))
-    while True:
+    study.sampler = optuna.samplers.TPESampler(seed=len(known), n_startup_trials=max(3, trials // 4))
+    rng = random.Random(len(known))
+    while rest := [point for point in grid if _key(point) not in known]:
+        suggested = next((point for point in _suggestions(study, choices) if _key(point) not in known), None)
+        yield suggested or rng.choice(rest)
+
+
+def _suggestions(study: optuna.Study, choices: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A few suggestions: once most of a small grid is known, the guide names little else."""
+    import optuna
+
+    for _ in range(SUGGESTIONS):
         asked = study.ask(dict(choices))
         study.tell(asked, state=optuna.trial.TrialState.FAIL)  # what comes of it is added as a trial of its own
         yield dict(asked.params)

@@ -13,7 +13,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from carp.bench.cells import Cell, Line
+import carp
+from carp.bench.cells import Cell, Line, machine
+from carp.reviews.crew import usable_cores
 
 
 @dataclass
@@ -21,6 +23,7 @@ class Worker:
     process: BaseProcess
     pipe: Connection
     cell: Cell
+    device: str
 
     def end(self) -> None:
         self.pipe.close()
@@ -30,8 +33,6 @@ class Worker:
 
 def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[Line]:
     """The lines of cells in the order in which they are done."""
-    from carp.bench.grid import usable_cores
-
     threads = max(1, usable_cores() // processes)
     waiting = list(cells)[::-1]
     workers = [_start(waiting.pop(), out, device, threads) for _ in range(processes)]
@@ -63,7 +64,7 @@ def _start(cell: Cell, out: Path, device: str, threads: int) -> Worker:
     process.start()
     theirs.close()
     ours.send(cell)
-    return Worker(process, ours, cell)
+    return Worker(process, ours, cell, device)
 
 
 def _receive(worker: Worker) -> Line:
@@ -74,16 +75,16 @@ def _receive(worker: Worker) -> Line:
         how = worker.process.exitcode or 0
         reason = f"by signal {signal.Signals(-how).name}" if how < 0 else f"with exit code {how}"
         hint = "; was there enough memory?" if how == -signal.SIGKILL else ""
-        return _of_the_dead(worker.cell, f"the process of this cell ended {reason}{hint}")
+        return _of_the_dead(worker, f"the process of this cell ended {reason}{hint}")
     return line
 
 
-def _of_the_dead(cell: Cell, error: str) -> Line:
-    import carp
-    from carp.bench.cells import machine
+def _of_the_dead(worker: Worker, error: str) -> Line:
+    import torch
 
-    known = {"error": error, "seconds": None, "peak_memory": None, "machine": machine("cpu")}
-    return {**cell.describe(), **known, "version": carp.__version__, "died": True}
+    known = {"error": error, "seconds": None, "peak_memory": None, "machine": machine(worker.device)}
+    made = {"version": carp.__version__, "torch": torch.__version__}
+    return {**worker.cell.describe(), **known, **made, "died": True}
 
 
 class Orphan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from carp.commands.telling import naming, progress_bars, say, show_json
 from carp.errors import CarpError, UsageError
 
 if TYPE_CHECKING:
-    from carp.bench.cells import Cell, Line
+    from carp.bench.cells import Line
     from carp.bench.grid import Outcome
 
 Results = Annotated[Path, typer.Option("--out", help="The folder of results; what is there already is not run again.")]
@@ -49,11 +49,9 @@ def bench(
 ) -> None:
     """Measure models on the same splits of corpora; a stopped run goes on where it was."""
     from carp.bench.corpora import find_sources
-    from carp.bench.grid import Grid, read_systems
+    from carp.bench.grid import Grid, read_systems, run_grid
     from carp.bench.study import read_values
 
-    if grid and not search:
-        raise UsageError("--grid is for a search", where="--grid", mend="add --search with the number of trials")
     systems = read_systems(models)
     values = key_values(given, "--set")
     whole = Grid(systems, [], seeds, values, search, read_values(grid or [], "--grid"))
@@ -61,7 +59,9 @@ def bench(
         whole.check()
     check_may_write(out)
     cells = Grid(systems, find_sources(corpora), seeds, values, search, whole.space).cells()
-    outcome = _run(cells, out, processes=processes, device=device, retry=retry)
+    running: dict[str, Any] = {"processes": processes, "device": device, "retry": retry}
+    with _watching(len(cells), out) as hooks:
+        outcome = run_grid(cells, out, **running, **hooks)
     if as_json:
         show_json({"out": str(out), "cells": len(outcome.lines), "ran": outcome.ran, "failed": len(outcome.failed)})
     else:
@@ -72,30 +72,22 @@ def bench(
     _tell_failures(outcome, out)
 
 
-def _run(cells: list[Cell], out: Path, **options: Any) -> Outcome:
-    from carp.bench.grid import run_grid
-
-    with _watching(len(cells)) as told:
-        try:
-            return run_grid(cells, out, told=told, **options)
-        except KeyboardInterrupt:
-            mend = "run the same command again to go on with the rest"
-            raise CarpError("interrupted; the cells that are done are kept", where=str(out), mend=mend) from None
-
-
 @contextlib.contextmanager
-def _watching(cells: int) -> Iterator[Callable[[Line, int, int], None]]:
-    """A bar for the whole grid, and a line for each cell that is done."""
+def _watching(cells: int, out: Path) -> Iterator[dict[str, Any]]:
+    """A bar for the whole grid from where it was, a line for each cell that is done, and a word when it is stopped."""
     with progress_bars() as stage:
         advance = stage(f"{cells} cells")
-        advance(0, cells)
 
         def told(line: Line, done: int, total: int) -> None:
             found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
             say(f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}")
             advance(done, total)
 
-        yield told
+        try:
+            yield {"began": advance, "told": told}
+        except KeyboardInterrupt:
+            mend = "run the same command again to go on with the rest"
+            raise CarpError("interrupted; the cells that are done are kept", where=str(out), mend=mend) from None
 
 
 def _tell_failures(outcome: Outcome, out: Path) -> None:
@@ -158,34 +150,34 @@ def study(
 ) -> None:
     """Vary one setting at a time and see what it does: a table and a plot each."""
     from carp.bench.corpora import find_sources
-    from carp.bench.results import STUDY
-    from carp.bench.study import named_studies, read_varied, remember_study, study_cells
+    from carp.bench.grid import entry_or_error
+    from carp.bench.study import named_studies, read_varied, run_studies, study_cells
 
     studies = read_varied(vary or [], product=product) + (named_studies(named) if named else [])
     if not studies:
         mend = "give --vary setting=value,value or --named all"
         raise UsageError("nothing is varied", where="carp study", mend=mend)
+    entry_or_error(model, "--model")
     check_may_write(out)
     values = key_values(given, "--set")
     [source] = find_sources([corpus])
-    with naming("study"):
-        cells = [study_cells(one, source, model, seeds, values) for one in studies]
-    whole = list({cell.identity: cell for group in cells for cell in group}.values())
-    outcome = _run(whole, out, file=STUDY, processes=processes, device=device, retry=retry)
-    for one, group in zip(studies, cells, strict=True):
-        remember_study(out, one, model, source, group)
-    _show_studies(out, source.name, [one.name for one in studies], as_json)
+    cells = [(one, study_cells(one, source, model, seeds, values)) for one in studies]
+    count = len({cell.identity for _, group in cells for cell in group})
+    running: dict[str, Any] = {"processes": processes, "device": device, "retry": retry}
+    with _watching(count, out) as hooks:
+        outcome, keys = run_studies(cells, model, source, out, **running, **hooks)
+    _show_studies(out, keys, as_json)
     _tell_failures(outcome, out)
 
 
-def _show_studies(out: Path, corpus: str, names: list[str], as_json: bool) -> None:
+def _show_studies(out: Path, keys: list[str], as_json: bool) -> None:
     """The tables to standard output, the plots beside the results."""
     from dataclasses import asdict
 
+    from carp.bench.findings import found_studies
     from carp.bench.report import report_text, study_section, write_plots
-    from carp.bench.study import found_studies
 
-    found = [one for one in found_studies(out, names) if one.corpus == corpus]
+    found = found_studies(out, keys)
     sections = [study_section(one) for one in found]
     write_plots(sections, out / "plots")
     if as_json:

@@ -1,4 +1,20 @@
-"""Rating-only references: the global mean, and μ + b_u + b_i with both shrinkages chosen on validation.
+"""Rating-only references: the global mean, and the mean with a bias for each user and each item.
+
+Koren: "Factorization Meets the Neighborhood: a Multifaceted Collaborative Filtering Model", KDD 2008, section 2.1.
+
+    mean:  r̂_ui = μ                  μ the average of the training ratings
+    bias:  r̂_ui = μ + b_u + b_i
+
+    minimise Σ_(u,i) (r_ui − μ − b_u − b_i)² + λ_u Σ_u b_u² + λ_i Σ_i b_i²
+
+    paper      here                      shape
+    μ          mean, biases.mean         []
+    b_u, b_i   biases.user, biases.item  [users], [items]
+    λ          biases.shrinkage          λ_u and λ_i
+
+Ours: the paper has one λ for users and items alike; here each side has its own, and the two with the smallest
+validation error are taken. The least squares are solved exactly for one side with the other held fast, in turns.
+Somebody unknown has no bias. Neither model learns in epochs: no training setting concerns them.
 
 Every honest table needs them: they cost nothing, and published review models have lost to them.
 """
