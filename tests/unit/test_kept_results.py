@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from scipy.stats import ttest_1samp, wilcoxon
+from scipy.stats import ttest_1samp, ttest_rel, wilcoxon
 
 from carp.bench.findings import found_studies
 from carp.bench.report import Section, make_report, report_markdown
@@ -22,6 +22,7 @@ from carp.models import REGISTRY
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
 SPLITS = range(5)
+CORPORA = ("musical-instruments", "ratebeer", "tripadvisor")
 ASKED = {"corpus", "model", "split_seed", "seed", "valid_mse", "test_mse", "settings", "seconds", "peak_memory"}
 
 
@@ -34,7 +35,7 @@ def test_every_model_ran_on_every_split_of_the_three_corpora():
     lines = read_results(RESULTS, BENCH).lines.values()
     assert all(line.keys() >= ASKED | {"commit", "machine"} for line in lines)
     ran = Counter((line["corpus"], line["model"], line["split_seed"]) for line in lines)
-    for corpus in ("musical-instruments", "ratebeer", "tripadvisor"):
+    for corpus in CORPORA:
         for model in [*REGISTRY, "carp:variant=calibrated"]:
             assert [ran[corpus, model, split] for split in SPLITS] == [1] * len(SPLITS), (corpus, model)
 
@@ -56,6 +57,16 @@ def test_the_ratios_told_are_those_of_the_report(sections):
     told = re.findall(r"^\| ([\w:=-]+) \| ([\d.‡]+) \| ([\d.‡]+) \| ([\d.‡]+) \|$", _page(), re.MULTILINE)
     [table] = sections[0].tables
     assert [list(row) for row in told] == [row.cells for row in table.rows]
+
+
+def test_what_is_told_of_the_two_routings_is_what_the_splits_say():
+    errors: dict[tuple[str, str], list[float]] = {}
+    for line in sorted(read_results(RESULTS, BENCH).lines.values(), key=lambda line: line["split_seed"]):
+        errors.setdefault((line["corpus"], line["model"]), []).append(line["test_mse"])
+    pairs = [(errors[corpus, "carp"], errors[corpus, "carp-ra"]) for corpus in CORPORA]
+    assert all(mean(ours) < mean(plain) for ours, plain in pairs)
+    first, second, third = (f"{ttest_rel(ours, plain).pvalue:.2f}" for ours, plain in pairs)
+    assert f"paired t-tests over the splits: p = {first}, {second} and {third}" in " ".join(_page().split())
 
 
 def test_no_system_is_above_its_published_figure_on_musical_instruments(sections):

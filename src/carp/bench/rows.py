@@ -110,4 +110,5 @@ def _counted(found: Counter[str]) -> str:
     """
     if len(found) == 1:
         return next(iter(found))
-    return " and ".join(f"{name} ({count} cell{'s' * (count > 1)})" for name, count in found.most_common())
+    *first, last = (f"{name} ({count} cell{'s' * (count > 1)})" for name, count in found.most_common())
+    return f"{', '.join(first)} and {last}"
