@@ -202,6 +202,18 @@ def test_chosen_users_come_in_the_order_asked_for():
     assert some.tolist() == everyone[[7, 2, 7]].tolist()
 
 
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("items", [1, 7, 29, 30])
+def test_nobodys_best_depend_on_who_else_is_asked(items):
+    model = carp_of().float()
+    sides = [side.float() for side in sides_of(model, 20, items)]
+    best, ratings = top_items(model, *sides, 5)
+    for user in range(20):
+        own, rated = top_items(model, *sides, 5, users=[user])
+        assert own[0].tolist() == best[user].tolist()
+        assert rated[0].tolist() == ratings[user].tolist()  # to the last bit: near ties must not change places
+
+
 def test_too_little_memory_halves_the_block_and_goes_on(monkeypatch):
     model = carp_of()
     monkeypatch.setattr(top, "RATED", 60)
