@@ -194,6 +194,17 @@ def test_excluded_items_are_nobodys_best(block, rated, monkeypatch):
     assert found.tolist() == expected
 
 
+def test_many_exclusions_are_grouped_by_their_rows():
+    rng = np.random.default_rng(0)
+    exclude = np.stack([rng.integers(0, 50_000, 200_000), rng.integers(0, 1_000, 200_000)], 1)
+    grouped = top._by_row(torch.from_numpy(exclude))
+    wanted = {}
+    for row, item in exclude.tolist():
+        wanted.setdefault(row, []).append(item)
+    assert {row: items.tolist() for row, items in grouped.items()} == wanted
+    assert top._by_row(None) == top._by_row(torch.empty(0, 2, dtype=torch.int64)) == {}
+
+
 def test_chosen_users_come_in_the_order_asked_for():
     model = carp_of()
     sides = sides_of(model, 20, 30)

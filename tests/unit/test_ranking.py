@@ -12,7 +12,7 @@ import carp
 from carp import cli, ranking
 from carp.demo import SHOP_SIZE
 from carp.errors import UnknownIdError, UsageError
-from carp.models.base import RatingModel
+from carp.models.base import Prediction
 
 TINY = {"dimension": 8, "filters": 6, "latent_size": 4, "viewpoints": 2, "epochs": 1}
 THINGS = SHOP_SIZE["things"]
@@ -82,18 +82,13 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_ranked(recommender):
         recommender.recommend("person-001", -1)
 
 
-class TooKind(RatingModel):
-    """Rates everything, and in turn, beyond the scale."""
-
-    separates = True
-
-    def score(self, users, items, *_, **__):
-        return carp.models.base.Prediction(7.0 + (items % 3).float())
+def too_kind(self, users, items, *sides):
+    return Prediction(7.0 + (items % 3).float())
 
 
 def test_ratings_beyond_the_scale_are_shown_at_its_end_and_ranked_by_what_they_are(recommender, monkeypatch):
-    monkeypatch.setattr(type(recommender.model), "score", TooKind.score)
-    monkeypatch.setattr("carp.kernels.top.Carp", type(None))
+    monkeypatch.setattr(type(recommender.model), "score", too_kind)
+    monkeypatch.setattr("carp.kernels.score_cpu.covers", lambda model: False)
     ((_, found),) = recommender.recommend_all(THINGS, ["person-001"])
     assert {one.rating for one in found} == {5.0}
     numbers = [recommender.archive.items.index()[one.item] for one in found]

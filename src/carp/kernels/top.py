@@ -68,7 +68,9 @@ def _by_row(exclude: Tensor | None) -> dict[int, Tensor]:
     """The items that do not count for each place among the users."""
     if exclude is None or not len(exclude):
         return {}
-    return {int(row): exclude[exclude[:, 0] == row, 1] for row in set(exclude[:, 0].tolist())}
+    rows, order = exclude[:, 0].sort(stable=True)
+    present, counts = rows.unique_consecutive(return_counts=True)
+    return dict(zip(present.tolist(), exclude[order, 1].split(counts.tolist()), strict=True))
 
 
 def _on_gpu(
