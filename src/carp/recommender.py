@@ -27,7 +27,7 @@ from carp.models import model_class, model_entry
 from carp.models.base import RatingModel, from_settings
 from carp.models.batch import Pairs
 from carp.models.layers import TunedBiases
-from carp.models.predict import encode_documents, score_pairs
+from carp.models.predict import encode_documents, score_newcomer, score_pairs
 from carp.questions import Detail, Question, known_pair
 from carp.ranking import best_things, check_number, rank_by_sides, rank_one_by_one
 from carp.reasons import explain_question, explainable
@@ -227,14 +227,9 @@ class Recommender:
         reviews = torch.from_numpy(document.review)[None].to(self.device)
         viewpoints = self.model.encode_users(words, reviews)
         places = torch.from_numpy(items).to(self.device)
-        nobody = torch.full_like(places, -1)
-        stars = self.baseline(nobody, places).double()
+        stars = self.baseline(torch.full_like(places, -1), places).double()
         known = places >= 0
-        sides = self._sides[1][places[known]]
-        found = self.model.score(
-            nobody[known], places[known], viewpoints.expand(len(sides), *viewpoints.shape[1:]), sides
-        )
-        stars[known] = found.rating.double()
+        stars[known] = score_newcomer(self.model, viewpoints, self._sides[1], places[known]).double()
         return np.asarray(stars.clamp(1, self.archive.levels).cpu())
 
     def _newcomer(self, reviews: str | Sequence[str]) -> Any:

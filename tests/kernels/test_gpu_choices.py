@@ -1,4 +1,4 @@
-"""When the GPU's paths are taken, how parameters lie for them, and what happens when memory runs out."""
+"""When the GPU's paths are taken, how parameters lie for them, and what happens where they cannot be taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from carp.kernels import gpu_encode, gpu_train
 from carp.kernels.gpu_corpus import GpuCorpus
 from carp.kernels.gpu_layout import Packed
 from carp.kernels.gpu_room import Tuning
-from carp.kernels.gpu_score import in_blocks
 from carp.kernels.gpu_step import Buffers
 from carp.kernels.gpu_support import NoFastPath
 
@@ -189,28 +188,3 @@ def test_documents_that_kernels_cannot_address_are_refused(data):
     unnumbered = dataclasses.replace(data.user_documents, words=data.user_documents.words * 0)
     with pytest.raises(NoFastPath, match="without a number"):
         gpu_encode.encode_side_gpu(model.user_side, model.embedding.weight, unnumbered, CPU)
-
-
-def test_out_of_memory_shrinks_the_block_and_goes_on(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    done, refused = [], []
-
-    def part(begin, end):
-        if end - begin > 3:
-            refused.append(end - begin)
-            raise torch.cuda.OutOfMemoryError
-        return list(range(begin, end))
-
-    in_blocks(11, 10, part, lambda begin, found: done.extend(found))
-    assert done == list(range(11))
-    assert refused == [10, 5]
-
-
-def test_out_of_memory_for_a_single_one_is_an_error(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-
-    def part(begin, end):
-        raise torch.cuda.OutOfMemoryError
-
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        in_blocks(4, 2, part, lambda begin, found: None)

@@ -10,6 +10,7 @@ from torch import Tensor
 from carp.kernels import give_way, gpu_kernels_wanted, score_cpu
 from carp.kernels.workers import workers
 from carp.models.base import RatingModel
+from carp.models.blocks import in_blocks
 from carp.models.carp import Carp
 
 ITEMS = 65_536  # of one user rated before the best are taken
@@ -44,33 +45,28 @@ def top_items(
     n = min(n, len(item_sides))
     best = torch.zeros(len(numbers), n, dtype=torch.int64, device=item_sides.device)
     ratings = item_sides.new_full((len(numbers), n), float("-inf"))
-    size, first = max(1, min(block, len(item_sides))), 0
-    while first < len(item_sides):
-        last = min(first + size, len(item_sides))
-        try:
-            rate = _rater(model, user_sides, item_sides, first, last)
-            best, ratings = _improved(rate, numbers, left_out, first, last, best, ratings)
-        except (MemoryError, RuntimeError) as problem:
-            if size == 1 or not is_out_of_memory(problem):
-                raise
-            size //= 2
-            continue
-        first = last
+
+    def part(first: int, last: int) -> tuple[Tensor, Tensor]:
+        rate = _rater(model, user_sides, item_sides, first, last)
+        return _improved(rate, numbers, left_out, first, last, best, ratings)
+
+    def keep(_: int, found: tuple[Tensor, Tensor]) -> None:
+        nonlocal best, ratings
+        best, ratings = found
+
+    in_blocks(len(item_sides), block, part, keep)
     return best, ratings
-
-
-def is_out_of_memory(problem: BaseException) -> bool:
-    """Whether an error, torch's of the CPU included, says that memory did not suffice."""
-    return isinstance(problem, MemoryError | torch.OutOfMemoryError) or "not enough memory" in str(problem)
 
 
 def _by_row(exclude: Tensor | None) -> dict[int, Tensor]:
     """The items that do not count for each place among the users."""
     if exclude is None or not len(exclude):
         return {}
-    rows, order = exclude[:, 0].sort(stable=True)
-    present, counts = rows.unique_consecutive(return_counts=True)
-    return dict(zip(present.tolist(), exclude[order, 1].split(counts.tolist()), strict=True))
+    counts = exclude[:, 0].bincount()
+    present = counts.nonzero().flatten()
+    ends = counts[present].cumsum(0).tolist()
+    items = exclude[exclude[:, 0].argsort(stable=True), 1].tensor_split(ends[:-1])
+    return dict(zip(present.tolist(), items, strict=True))
 
 
 def _on_gpu(
