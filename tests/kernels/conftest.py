@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from carp import kernels
 from carp.kernels import native
 
 SHAPES = [
@@ -17,6 +18,12 @@ SHAPES = [
     {"filters": 13, "latent_size": 1, "viewpoints": 2, "window": 1, "dimension": 1},
     {"filters": 1, "latent_size": 33, "viewpoints": 4, "window": 5, "attention_scale": 2.5},
 ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_told(monkeypatch):
+    """Each test hears what a new process would say."""
+    monkeypatch.setattr(kernels, "_TOLD", set())
 
 
 @pytest.fixture(params=SHAPES, ids=str)

@@ -6,6 +6,8 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
+from carp.errors import SlowerWarning
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from carp.models.carp import Carp, Viewpoints
     from carp.reviews.documents import Documents
 
+
+_TOLD: set[str] = set()
 
 __all__ = ["Trainer", "encode_documents", "score_pairs", "trainer_for"]
 
@@ -59,9 +63,15 @@ def gpu_kernels_wanted() -> bool:
 
 
 def give_way(what: str, problem: Exception) -> None:
-    """The one line that says why the plain path is taken."""
+    """The one line that says why the plain path is taken: once in a process, however often it is taken."""
+    from carp.kernels.gpu_support import NoTriton
+
     reason = " ".join(str(problem).split()) or type(problem).__name__
-    warnings.warn(f"{what} takes the plain path: {reason[:300]}", RuntimeWarning, stacklevel=3)
+    line = f"{what} takes the plain path: {reason[:300]}"
+    told = reason if isinstance(problem, NoTriton) else line  # whatever misses the library, it misses the same
+    if told not in _TOLD:
+        _TOLD.add(told)
+        warnings.warn(line, SlowerWarning, stacklevel=3)
 
 
 def _cpu_trainer(

@@ -44,10 +44,11 @@ class Cut:
 
 def covers(model: RatingModel, device: torch.device) -> bool:
     """Whether these kernels give this model's ratings on this device."""
-    if type(model) is not Carp or not usable_on(device) or model.vote_weight.dtype != torch.float32:
+    if type(model) is not Carp or model.vote_weight.dtype != torch.float32:
         return False
     small = padded_size(model.config.latent_size) <= MOST_LATENT
-    return small and all(getattr(model.config, name) == value for name, value in COVERED.items())
+    usual = all(getattr(model.config, name) == value for name, value in COVERED.items())
+    return small and usual and usable_on(device)
 
 
 @torch.no_grad()
