@@ -44,9 +44,7 @@ def trainer_for(
     if type(model) is not Carp:  # a subclass may have its own forward or loss
         return None
     try:
-        if device.type == "cuda":
-            if not gpu_kernels_wanted():
-                return None
+        if gpu_kernels_wanted(device):
             from carp.kernels.gpu_train import gpu_trainer
 
             trainer: Trainer | None = gpu_trainer(model, data, settings, device, optimizer)
@@ -57,9 +55,9 @@ def trainer_for(
         return None
 
 
-def gpu_kernels_wanted() -> bool:
-    """CARP_GPU_KERNELS=0 refuses them, for whoever wants to compare."""
-    return os.environ.get("CARP_GPU_KERNELS") != "0"
+def gpu_kernels_wanted(device: torch.device) -> bool:
+    """On a GPU; CARP_GPU_KERNELS=0 refuses them, for whoever wants to compare."""
+    return device.type == "cuda" and os.environ.get("CARP_GPU_KERNELS") != "0"
 
 
 def give_way(what: str, problem: Exception) -> None:
@@ -98,8 +96,8 @@ def encode_documents(
     if (model.training and model.config.dropout) or model.embedding.weight.device.type != device.type:
         return None
     side = model.user_side if encode == model.encode_users else model.item_side
-    if device.type == "cuda":
-        return _encode_documents_gpu(model, side, documents, device) if gpu_kernels_wanted() else None
+    if gpu_kernels_wanted(device):
+        return _encode_documents_gpu(model, side, documents, device)
     from carp.kernels.documents_cpu import encode_side
     from carp.kernels.encode_cpu import covers
 
@@ -124,11 +122,13 @@ def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) 
 
     if type(model) is not Carp:
         return None
-    if users.device.type == "cuda":
-        return _score_pairs_gpu(model, users, items, pairs) if gpu_kernels_wanted() else None
+    if gpu_kernels_wanted(users.device):
+        return _score_pairs_gpu(model, users, items, pairs)
     from carp.kernels.score_cpu import covers, score_numbered
 
-    return score_numbered(model, users, items, pairs.users, pairs.items) if covers(model) else None
+    if users.device.type != "cpu" or not covers(model):
+        return None
+    return score_numbered(model, users, items, pairs.users, pairs.items)
 
 
 def _score_pairs_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:

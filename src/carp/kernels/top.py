@@ -37,7 +37,7 @@ def top_items(
     even that is too much, the block is halved until it fits.
     """
     numbers = range(len(user_sides)) if users is None else users
-    if user_sides.device.type == "cuda" and gpu_kernels_wanted():
+    if gpu_kernels_wanted(user_sides.device):
         found = _on_gpu(model, user_sides, item_sides, numbers, n, exclude)
         if found is not None:
             return found
