@@ -1,6 +1,6 @@
 """The GPU's kernels give the plain model's numbers: on a GPU where there is one, else in Triton's interpreter.
 
-The interpreter is slow and has to be asked for before Triton is imported: TRITON_INTERPRET=1 with Triton installed.
+The interpreter is slow: the shapes are the smallest that still say something. conftest.py asks for it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from carp.kernels.gpu_support import has_triton, interpreted
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 pytestmark = pytest.mark.skipif(
-    not (has_triton() and (ON_GPU or interpreted())), reason="needs Triton, and a GPU or TRITON_INTERPRET=1"
+    not (has_triton() and (ON_GPU or interpreted())), reason="needs Triton, and a GPU or its interpreter"
 )
 EXACT = Precision("tf32x3" if ON_GPU else "ieee")
-CUT = (
-    None if ON_GPU else Tuning(split=3)
-)  # the interpreter takes one program after the other: few, with more to do each
+CUT = None if ON_GPU else Tuning(split=3)  # the interpreter takes one program after the other: few are quicker
 HOW = {"precision": EXACT, "tuning": CUT}
 SMALL = {"dimension": 10, "filters": 12, "latent_size": 10, "viewpoints": 3}
 VARIANTS = {
