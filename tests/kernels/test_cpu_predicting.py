@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from carp import kernels
-from carp.kernels import documents_cpu, encode_native, native, ragged, score_cpu, top
+from carp.kernels import documents_cpu, encode_native, judge_cpu, native, ragged, score_cpu, top
+from carp.kernels import gpu_check as check
 from carp.kernels.judge_cpu import NativeJudge
 from carp.kernels.top import top_items
 from carp.models.batch import Pairs, Sizes
@@ -223,6 +224,22 @@ def test_nobodys_best_depend_on_who_else_is_asked(items):
         own, rated = top_items(model, *sides, 5, users=[user])
         assert own[0].tolist() == best[user].tolist()
         assert rated[0].tolist() == ratings[user].tolist()  # to the last bit: near ties must not change places
+
+
+@pytest.mark.parametrize("in_c", [True, False])
+def test_somebody_alone_is_ranked_by_all_threads_to_the_same_bits(in_c, monkeypatch):
+    monkeypatch.setattr(top, "PIECE", 384)
+    if not in_c:
+        monkeypatch.setattr(judge_cpu, "library", lambda name: None)
+    data = check.made_up_data(users=3, items=1000, pairs=20)
+    model = check.small_model(data, dimension=6, filters=5, latent_size=4, viewpoints=2).eval()
+    torch.manual_seed(0)
+    sides = torch.randn(3, 2, 4), torch.randn(1000, 2, 4)
+    best, ratings = top_items(model, *sides, 1000)
+    for user in range(3):
+        own, rated = top_items(model, *sides, 1000, users=[user])
+        assert own[0].tolist() == best[user].tolist()
+        assert rated[0].tolist() == ratings[user].tolist()
 
 
 def test_too_little_memory_halves_the_block_and_goes_on(monkeypatch):

@@ -16,6 +16,7 @@ from carp.models.carp import Carp
 ITEMS = 65_536  # of one user rated before the best are taken
 RATED = 16_384  # at once where users have fewer items than that, so that small catalogues do not cost more
 LANES = 64  # whole rows of processor instructions: nobody's last digits depend on who else is asked
+PIECE = 16 * score_cpu.BLOCK  # items of one user that a thread takes: whole blocks and lanes, so that digits stay
 PAIRS = 4_000  # rated at once where a model has no fast path
 
 
@@ -47,7 +48,10 @@ def top_items(
     ratings = item_sides.new_full((len(numbers), n), float("-inf"))
 
     def part(first: int, last: int) -> tuple[Tensor, Tensor]:
-        rate = _rater(model, user_sides, item_sides, first, last)
+        if len(numbers) == 1 and _is_fast(model, item_sides):
+            rate = _rated_together(model, user_sides, item_sides, numbers, first, last)
+        else:
+            rate = _rater(model, user_sides, item_sides, first, last)
         return _improved(rate, numbers, left_out, first, last, best, ratings)
 
     def keep(_: int, found: tuple[Tensor, Tensor]) -> None:
@@ -110,14 +114,32 @@ def _improved(
     return best, ratings
 
 
+def _is_fast(model: RatingModel, item_sides: Tensor) -> bool:
+    return type(model) is Carp and item_sides.device.type == "cpu" and score_cpu.covers(model)
+
+
+def _rated_together(
+    model: RatingModel, user_sides: Tensor, item_sides: Tensor, users: Sequence[int], first: int, last: int
+) -> Callable[[Sequence[int]], Tensor]:
+    """The ratings of somebody who is asked for alone, made by all threads: nobody else would keep them busy."""
+    pieces: dict[int, Tensor] = {}
+
+    def rate(start: int) -> None:
+        pieces[start] = _rater(model, user_sides, item_sides, start, min(start + PIECE, last))(users)
+
+    starts = range(first, last, PIECE)
+    workers().run(rate, starts)
+    rated = torch.cat([pieces[start] for start in starts], 1)
+    return lambda _: rated
+
+
 def _rater(
     model: RatingModel, user_sides: Tensor, item_sides: Tensor, first: int, last: int
 ) -> Callable[[Sequence[int]], Tensor]:
     """Ratings [users, last - first] of some users with items first to last."""
     items = torch.arange(first, last, device=item_sides.device)
-    if type(model) is Carp and item_sides.device.type == "cpu" and score_cpu.covers(model):
+    if isinstance(model, Carp) and _is_fast(model, item_sides):
         rater = score_cpu.UserRater(model, user_sides, item_sides[first:last])
-
         more = -len(items) % LANES
         places = torch.nn.functional.pad(items, (0, more), value=first)
 
