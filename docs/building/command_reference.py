@@ -55,7 +55,7 @@ def parameters_of(command: Callable[..., Any]) -> list[Parameter]:
     """
     >>> from carp.commands.use import recommend
     >>> [one.typed for one in parameters_of(recommend)]
-    ['MODEL', 'USER', '-n, --number N', '--reviews FILE', '--json']
+    ['MODEL', 'USER', '--all', '-n, --number N', '--out PATH', '--reviews FILE', '--overwrite', '--json']
     """
     hints = typing.get_type_hints(command, include_extras=True)
     found = []

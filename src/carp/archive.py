@@ -74,6 +74,17 @@ class Archive:
         np.divide(total, count, out=means, where=count > 0)
         return means
 
+    @cached_property
+    def _items_by_user(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The items of all records, one user's after the other's, and where each user's begin."""
+        starts = np.concatenate([[0], np.bincount(self.user, minlength=len(self.users)).cumsum()])
+        return self.item[np.argsort(self.user, kind="stable")].astype(np.int64), starts
+
+    def rated_by(self, user: int) -> NDArray[np.int64]:
+        """The items this user rated, in whichever part of the split."""
+        items, starts = self._items_by_user
+        return items[starts[user] : starts[user + 1]]
+
     def pairs(self, part: int) -> Pairs:
         records = np.flatnonzero(self.part == part)
         return Pairs(

@@ -9,7 +9,8 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ import typer
 
 import carp
 from carp.commands import about, data, learn, measure, serve, use
-from carp.errors import CarpError, UsageError
+from carp.errors import CarpError, SlowerWarning, UsageError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 COMMANDS = (
@@ -73,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(None if arguments is None else list(arguments), prog_name="carp", standalone_mode=False)
+        with _slowness_in_one_line():
+            code = app(None if arguments is None else list(arguments), prog_name="carp", standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:
             raise KeyboardInterrupt
@@ -93,6 +95,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words:
             print(neutral(words), file=sys.stderr)
         return code
+
+
+@contextlib.contextmanager
+def _slowness_in_one_line() -> Iterator[None]:
+    """What is slower than it could be is told as errors are: without the place in the source that noticed it."""
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, SlowerWarning):
+            before(message, category, *place, **more)
+            return
+        from carp.render.words import neutral
+
+        print(neutral(f"carp: {message}"), file=sys.stderr)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _last_words(error: BaseException) -> tuple[str, int]:

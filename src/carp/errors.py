@@ -28,6 +28,10 @@ class CarpError(Exception):
         return f"{place}{self.what}.{remedy}{end}"
 
 
+class SlowerWarning(RuntimeWarning):
+    """Something fast cannot be used here; something slower with the same answers takes its place."""
+
+
 class InputError(CarpError):
     """The data that was given cannot be used."""
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -27,8 +27,9 @@ from carp.models import model_class, model_entry
 from carp.models.base import RatingModel, from_settings
 from carp.models.batch import Pairs
 from carp.models.layers import TunedBiases
-from carp.models.predict import encode_documents, score_pairs
+from carp.models.predict import encode_documents, score_newcomer, score_pairs
 from carp.questions import Detail, Question, known_pair
+from carp.ranking import best_things, check_number, rank_by_sides, rank_one_by_one
 from carp.reasons import explain_question, explainable
 from carp.reviews.corpus import Corpus, build_corpus
 from carp.reviews.split import TRAIN, split_corpus
@@ -226,14 +227,9 @@ class Recommender:
         reviews = torch.from_numpy(document.review)[None].to(self.device)
         viewpoints = self.model.encode_users(words, reviews)
         places = torch.from_numpy(items).to(self.device)
-        nobody = torch.full_like(places, -1)
-        stars = self.baseline(nobody, places).double()
+        stars = self.baseline(torch.full_like(places, -1), places).double()
         known = places >= 0
-        sides = self._sides[1][places[known]]
-        found = self.model.score(
-            nobody[known], places[known], viewpoints.expand(len(sides), *viewpoints.shape[1:]), sides
-        )
-        stars[known] = found.rating.double()
+        stars[known] = score_newcomer(self.model, viewpoints, self._sides[1], places[known]).double()
         return np.asarray(stars.clamp(1, self.archive.levels).cpu())
 
     def _newcomer(self, reviews: str | Sequence[str]) -> Any:
@@ -252,32 +248,29 @@ class Recommender:
     def recommend(self, user: str, n: int = 10, *, include_known: bool = False) -> list[Recommendation]:
         """The things this person would rate highest, without those already rated."""
         number = self._find(self.archive.users.index(), user, "user")
-        items = np.arange(len(self.archive.items))
         if not include_known:
-            items = np.setdiff1d(items, self.archive.item[self.archive.user == number])
-        stars = self._rate(np.full(len(items), number), items)
-        return self._best(items, stars, n)
+            return next(self._ranked([number], n))[1]
+        items = np.arange(len(self.archive.items))
+        return best_things(self.archive, items, self._rate(np.full(len(items), number), items), n)
+
+    def recommend_all(
+        self, n: int = 10, users: Iterable[str] | None = None
+    ) -> Iterator[tuple[str, list[Recommendation]]]:
+        """(user, recommendations) of everybody, or of these users, one after the other and in bounded memory."""
+        index, names = self.archive.users.index(), self.archive.users
+        numbers = range(len(names)) if users is None else [self._find(index, user, "user") for user in users]
+        return ((names[number], found) for number, found in self._ranked(numbers, n))
+
+    def _ranked(self, users: Sequence[int], n: int) -> Iterator[tuple[int, list[Recommendation]]]:
+        check_number(n)
+        if self.model.separates:
+            return rank_by_sides(self.model, self.archive, self._sides, users, n)
+        return rank_one_by_one(self.archive, self._rate, users, n)
 
     def recommend_for(self, reviews: str | Sequence[str], n: int = 10) -> list[Recommendation]:
         """The same for somebody known only by these reviews."""
         items = np.arange(len(self.archive.items))
-        return self._best(items, self._rate_newcomer(self._newcomer(reviews), items), n)
-
-    def _best(self, items: NDArray[np.int64], stars: NDArray[np.float64], n: int) -> list[Recommendation]:
-        if n < 1:
-            raise UsageError(f"{n} recommendations cannot be given", mend="ask for 1 or more")
-        found = []
-        for place in np.argsort(-stars, kind="stable")[:n]:
-            mean = self.archive.item_means[items[place]]
-            own = self.archive.own_rating
-            found.append(
-                Recommendation(
-                    self.archive.items[int(items[place])],
-                    own(float(stars[place])),
-                    None if np.isnan(mean) else own(float(mean)),
-                )
-            )
-        return found
+        return best_things(self.archive, items, self._rate_newcomer(self._newcomer(reviews), items), n)
 
     def explain(self, user: str, item: str, **detail: int) -> Explanation:
         """Why this person would rate this thing so. Shows itself in a terminal and in a notebook."""

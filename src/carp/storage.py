@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,14 +55,15 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
     """Replace a file as a whole: readers see the old content or the new, never a mixture."""
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
             with partial.open("wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
@@ -70,6 +71,11 @@ def write_bytes(path: Path, data: bytes) -> None:
             partial.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with new_file(path) as file:
+        file.write(data)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from carp import kernels
 from carp.kernels import native
 
 SHAPES = [
@@ -17,6 +21,26 @@ SHAPES = [
     {"filters": 13, "latent_size": 1, "viewpoints": 2, "window": 1, "dimension": 1},
     {"filters": 1, "latent_size": 33, "viewpoints": 4, "window": 5, "attention_scale": 2.5},
 ]
+
+
+def interpreter_can_be_had() -> bool:
+    """Whether Triton is there, not imported yet, and able to work with this NumPy: before 3.8 it is not with 2.4."""
+    try:
+        versions = {name: importlib.metadata.version(name).split(".") for name in ("triton", "numpy")}
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    triton, numpy = (tuple(map(int, version[:2])) for version in versions.values())
+    return "triton" not in sys.modules and (triton >= (3, 8) or numpy < (2, 4))
+
+
+if not torch.cuda.is_available() and interpreter_can_be_had():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # here, since Triton looks when it is imported
+
+
+@pytest.fixture(autouse=True)
+def nothing_told(monkeypatch):
+    """Each test hears what a new process would say."""
+    monkeypatch.setattr(kernels, "_TOLD", set())
 
 
 @pytest.fixture(params=SHAPES, ids=str)

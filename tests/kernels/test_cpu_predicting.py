@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from carp import kernels
-from carp.kernels import documents_cpu, encode_native, native, ragged, score_cpu, top
+from carp.kernels import documents_cpu, encode_native, judge_cpu, native, ragged, score_cpu, top
+from carp.kernels import gpu_check as check
 from carp.kernels.judge_cpu import NativeJudge
 from carp.kernels.top import top_items
 from carp.models.batch import Pairs, Sizes
@@ -194,12 +195,51 @@ def test_excluded_items_are_nobodys_best(block, rated, monkeypatch):
     assert found.tolist() == expected
 
 
+def test_many_exclusions_are_grouped_by_their_rows():
+    rng = np.random.default_rng(0)
+    exclude = np.stack([rng.integers(0, 50_000, 200_000), rng.integers(0, 1_000, 200_000)], 1)
+    grouped = top._by_row(torch.from_numpy(exclude))
+    wanted = {}
+    for row, item in exclude.tolist():
+        wanted.setdefault(row, []).append(item)
+    assert {row: items.tolist() for row, items in grouped.items()} == wanted
+    assert top._by_row(None) == top._by_row(torch.empty(0, 2, dtype=torch.int64)) == {}
+
+
 def test_chosen_users_come_in_the_order_asked_for():
     model = carp_of()
     sides = sides_of(model, 20, 30)
     everyone, _ = top_items(model, *sides, 3)
     some, _ = top_items(model, *sides, 3, users=[7, 2, 7])
     assert some.tolist() == everyone[[7, 2, 7]].tolist()
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("items", [1, 7, 29, 30])
+def test_nobodys_best_depend_on_who_else_is_asked(items):
+    model = carp_of().float()
+    sides = [side.float() for side in sides_of(model, 20, items)]
+    best, ratings = top_items(model, *sides, 5)
+    for user in range(20):
+        own, rated = top_items(model, *sides, 5, users=[user])
+        assert own[0].tolist() == best[user].tolist()
+        assert rated[0].tolist() == ratings[user].tolist()  # to the last bit: near ties must not change places
+
+
+@pytest.mark.parametrize("in_c", [True, False])
+def test_somebody_alone_is_ranked_by_all_threads_to_the_same_bits(in_c, monkeypatch):
+    monkeypatch.setattr(top, "PIECE", 384)
+    if not in_c:
+        monkeypatch.setattr(judge_cpu, "library", lambda name: None)
+    data = check.made_up_data(users=3, items=1000, pairs=20)
+    model = check.small_model(data, dimension=6, filters=5, latent_size=4, viewpoints=2).eval()
+    torch.manual_seed(0)
+    sides = torch.randn(3, 2, 4), torch.randn(1000, 2, 4)
+    best, ratings = top_items(model, *sides, 1000)
+    for user in range(3):
+        own, rated = top_items(model, *sides, 1000, users=[user])
+        assert own[0].tolist() == best[user].tolist()
+        assert rated[0].tolist() == ratings[user].tolist()
 
 
 def test_too_little_memory_halves_the_block_and_goes_on(monkeypatch):

@@ -1,4 +1,4 @@
-"""When the GPU's paths are taken, how parameters lie for them, and what happens when memory runs out."""
+"""When the GPU's paths are taken, how parameters lie for them, and what happens where they cannot be taken."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from carp import kernels
+from carp.errors import SlowerWarning
 from carp.kernels import gpu_check as check
-from carp.kernels import gpu_encode, gpu_train
+from carp.kernels import gpu_encode, gpu_score, gpu_support, gpu_train
 from carp.kernels.gpu_corpus import GpuCorpus
 from carp.kernels.gpu_layout import Packed
 from carp.kernels.gpu_room import Tuning
-from carp.kernels.gpu_score import in_blocks
 from carp.kernels.gpu_step import Buffers
 from carp.kernels.gpu_support import NoFastPath
 
-CPU = torch.device("cpu")
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +177,35 @@ def test_encoding_that_fails_takes_the_plain_path_with_one_line(data, monkeypatc
         assert kernels._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
 
 
+def on_a_gpu_without_triton(monkeypatch):
+    """Where tensors lie on the CPU, the paths are asked as if they lay on a GPU."""
+    monkeypatch.setattr(gpu_support, "has_triton", lambda: False)
+    for module in (gpu_train, gpu_encode, gpu_score):
+        monkeypatch.setattr(module, "usable_on", lambda device: gpu_support.usable_on(GPU))
+
+
+def test_a_gpu_without_triton_is_told_once_for_a_model_that_the_kernels_cover(data, monkeypatch, recwarn):
+    on_a_gpu_without_triton(monkeypatch)
+    model = check.small_model(data, dimension=6).eval()
+    sides = (torch.randn(size, 5, 25) for size in (12, 9))
+    assert kernels.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
+    assert kernels._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+    assert kernels._score_pairs_gpu(model, *sides, data.train) is None
+    (told,) = recwarn
+    assert told.category is SlowerWarning
+    assert str(told.message) == (
+        "training takes the plain path: Triton is not installed. To mend it: pip install triton."
+    )
+
+
+def test_a_gpu_without_triton_is_not_told_of_a_model_that_needs_none(data, monkeypatch, recwarn):
+    on_a_gpu_without_triton(monkeypatch)
+    model = check.small_model(data, dimension=6, variant="released").eval()
+    assert kernels.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
+    assert kernels._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+    assert list(recwarn) == []
+
+
 def test_models_that_read_otherwise_are_not_encoded_by_the_kernels(data, monkeypatch):
     monkeypatch.setattr(gpu_encode, "usable_on", lambda device: True)
     assert gpu_encode.covers(check.small_model(data, dimension=6, dropout_on="weights", highway="reversed"), CPU)
@@ -189,28 +218,3 @@ def test_documents_that_kernels_cannot_address_are_refused(data):
     unnumbered = dataclasses.replace(data.user_documents, words=data.user_documents.words * 0)
     with pytest.raises(NoFastPath, match="without a number"):
         gpu_encode.encode_side_gpu(model.user_side, model.embedding.weight, unnumbered, CPU)
-
-
-def test_out_of_memory_shrinks_the_block_and_goes_on(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    done, refused = [], []
-
-    def part(begin, end):
-        if end - begin > 3:
-            refused.append(end - begin)
-            raise torch.cuda.OutOfMemoryError
-        return list(range(begin, end))
-
-    in_blocks(11, 10, part, lambda begin, found: done.extend(found))
-    assert done == list(range(11))
-    assert refused == [10, 5]
-
-
-def test_out_of_memory_for_a_single_one_is_an_error(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-
-    def part(begin, end):
-        raise torch.cuda.OutOfMemoryError
-
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        in_blocks(4, 2, part, lambda begin, found: None)

@@ -1,17 +1,19 @@
 """The GPU's kernels give the plain model's numbers: on a GPU where there is one, else in Triton's interpreter.
 
-The interpreter is slow and has to be asked for before Triton is imported: TRITON_INTERPRET=1 with Triton installed.
+The interpreter is slow: the shapes are the smallest that still say something. conftest.py asks for it.
 """
 
 from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 
 from carp.kernels import gpu_check as check
 from carp.kernels.gpu_encode import ReadingCut
+from carp.kernels.gpu_room import Tuning
 from carp.kernels.gpu_score import Cut, score_pairs_gpu, top_items_gpu
 from carp.kernels.gpu_step import Precision
 from carp.kernels.gpu_support import has_triton, interpreted
@@ -19,9 +21,11 @@ from carp.kernels.gpu_support import has_triton, interpreted
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 pytestmark = pytest.mark.skipif(
-    not (has_triton() and (ON_GPU or interpreted())), reason="needs Triton, and a GPU or TRITON_INTERPRET=1"
+    not (has_triton() and (ON_GPU or interpreted())), reason="needs Triton, and a GPU or its interpreter"
 )
 EXACT = Precision("tf32x3" if ON_GPU else "ieee")
+CUT = None if ON_GPU else Tuning(split=3)  # the interpreter takes one program after the other: few are quicker
+HOW = {"precision": EXACT, "tuning": CUT}
 SMALL = {"dimension": 10, "filters": 12, "latent_size": 10, "viewpoints": 3}
 VARIANTS = {
     "paper": {},
@@ -39,31 +43,25 @@ def data():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_step_has_the_plain_models_loss_and_gradients(data, variant):
-    errors = check.step_errors(data, 8, DEVICE, precision=EXACT, **SMALL, **VARIANTS[variant])
+    errors = check.step_errors(data, 6, DEVICE, **HOW, **SMALL, **VARIANTS[variant])
     assert {name: error for name, error in errors.items() if not error < 1e-4} == {}
 
 
 def test_a_short_last_batch_counts_its_own_pairs_alone(data):
-    errors = check.step_errors(data, 8, DEVICE, number=2, precision=EXACT, **SMALL)
-    assert max(errors.values()) < 1e-4
-
-
-def test_documents_may_be_empty_or_one_word():
-    data = check.made_up_data(users=6, items=5, pairs=20, review=2, longest=3)
-    errors = check.step_errors(data, 20, DEVICE, precision=EXACT, dropout=0.0, **SMALL)
+    errors = check.step_errors(data, 6, DEVICE, number=3, **HOW, **SMALL)
     assert max(errors.values()) < 1e-4
 
 
 def test_target_reviews_can_be_kept():
-    data = check.made_up_data(users=4, items=3, pairs=8, review=9, longest=20, target_reviews="keep")
-    errors = check.step_errors(data, 8, DEVICE, precision=EXACT, **SMALL)
+    data = check.made_up_data(users=4, items=3, pairs=5, review=9, longest=20, target_reviews="keep")
+    errors = check.step_errors(data, 5, DEVICE, **HOW, **SMALL)
     assert max(errors.values()) < 1e-4
 
 
 def test_epochs_reach_the_plain_models_losses():
-    data = check.made_up_data(users=4, items=3, pairs=10, review=9, longest=20)
+    data = check.made_up_data(users=4, items=3, pairs=5, review=9, longest=20)
     found, wanted, fast, plain = check.epoch_losses(
-        data, 4, DEVICE, 2, precision=EXACT, **{**SMALL, "dimension": 6, "viewpoints": 2}, dropout=0.0
+        data, 3, DEVICE, 2, **HOW, **{**SMALL, "dimension": 6, "viewpoints": 2}, dropout=0.0
     )
     assert found == pytest.approx(wanted, rel=1e-4)
     assert check.distance(fast, plain) < 1e-3
@@ -78,7 +76,7 @@ def test_the_optimizer_goes_on_where_another_stopped():
         model = check.small_model(data, **settings).to(DEVICE)
         optimizer = torch.optim.RMSprop(model.parameters(), lr=0.002, alpha=0.9)
         if fast:
-            trainer = check.gpu_trainer(model, data, check.Batched(4), DEVICE, optimizer, EXACT)
+            trainer = check.gpu_trainer(model, data, check.Batched(4), DEVICE, optimizer, EXACT, CUT)
             trainer.epoch(0, 1)
             saved = copy.deepcopy(optimizer.state_dict())
             optimizer = torch.optim.RMSprop(model.parameters(), lr=0.002, alpha=0.9)
@@ -92,47 +90,86 @@ def test_the_optimizer_goes_on_where_another_stopped():
     assert check.distance(ratings[0], ratings[1]) < 1e-4
 
 
+def test_another_trainer_goes_on_to_the_same_bits():
+    """Stopped after an epoch, a new process finds in a checkpoint all that the next epoch depends on."""
+    data = check.made_up_data(users=4, items=3, pairs=5, review=6, longest=12)
+    settings = {**SMALL, "dimension": 6, "viewpoints": 2}
+    model, resumed = (check.small_model(data, seed, **settings).to(DEVICE) for seed in (0, 1))
+    trainer, optimizer = check.make_trainer(model, data, 3, DEVICE, EXACT, tuning=CUT, lr=0.002)
+    trainer.epoch(0, 1)
+    resumed.load_state_dict(copy.deepcopy(model.state_dict()))
+    its_own = torch.optim.RMSprop(resumed.parameters())
+    its_own.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    other = check.gpu_trainer(resumed, data, check.Batched(3), DEVICE, its_own, EXACT, CUT)
+    assert other.epoch(0, 2) == trainer.epoch(0, 2)
+    whole, continued = model.state_dict(), resumed.state_dict()
+    assert [name for name in whole if not torch.equal(whole[name], continued[name])] == []
+    squares = [[state["square_avg"] for state in one.state_dict()["state"].values()] for one in (optimizer, its_own)]
+    assert all(map(torch.equal, *squares))
+
+
+def plain_ratings(model, viewpoints, aspects):
+    """Of everybody with everything, in double precision [people, things]."""
+    users = torch.arange(len(viewpoints), device=DEVICE).repeat_interleave(len(aspects))
+    items = torch.arange(len(aspects), device=DEVICE).repeat(len(viewpoints))
+    with torch.no_grad():
+        exact = copy.deepcopy(model).double()
+        rated = exact.score(users, items, viewpoints[users].double(), aspects[items].double()).rating
+    return rated.view(len(viewpoints), len(aspects))
+
+
 @pytest.mark.parametrize("settings", [{}, {"variant": "calibrated"}, {"routing": "agreement"}], ids=str)
 def test_scores_are_the_plain_models(data, settings):
     model = check.small_model(data, dimension=6, filters=8, latent_size=10, viewpoints=3, **settings).to(DEVICE).eval()
-    exact = copy.deepcopy(model).double()
     torch.manual_seed(1)
     viewpoints, aspects = (torch.randn(size, 3, 10, device=DEVICE) for size in (6, 5))
     users, items = (torch.randint(0, size, (70,), device=DEVICE) for size in (6, 5))
-    with torch.no_grad():
-        wanted = exact.score(users, items, viewpoints[users].double(), aspects[items].double()).rating
+    plain = plain_ratings(model, viewpoints, aspects)
     cut = Cut(products=EXACT.products)
-    assert check.distance(score_pairs_gpu(model, viewpoints, aspects, users, items, cut), wanted) < 1e-5
+    found = score_pairs_gpu(model, viewpoints, aspects, users, items, cut)
+    assert check.distance(found, plain[users, items]) < 1e-5
     best, ratings = top_items_gpu(
         model, viewpoints, aspects, torch.tensor([4, 1], device=DEVICE), 3,
         exclude=torch.tensor([[1, 2]], device=DEVICE), cut=cut,
     )  # fmt: skip
-    with torch.no_grad():
-        rows = [
-            exact.score(
-                torch.full((5,), user, device=DEVICE), torch.arange(5, device=DEVICE),
-                viewpoints[user].double().expand(5, -1, -1), aspects.double(),
-            ).rating
-            for user in (4, 1)
-        ]  # fmt: skip
-    rows[1][2] = -1
-    wanted = torch.stack(rows).topk(3)
+    plain[1, 2] = -1
+    wanted = plain[[4, 1]].topk(3)
     assert best.tolist() == wanted.indices.tolist()
     assert check.distance(ratings, wanted.values) < 1e-5
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_any_shape_has_the_plain_models_step_and_scores(seed):
+    """Sizes that are no multiple of anything, for documents of which some are empty and some of one word."""
+    rng = np.random.default_rng(seed)
+    smallest = {"dimension": 3, "filters": 3, "latent_size": 2, "viewpoints": 2, "window": 1, "routing_iterations": 1}
+    largest = {"dimension": 9, "filters": 20, "latent_size": 20, "viewpoints": 4, "window": 5, "routing_iterations": 4}
+    shape = {name: int(rng.integers(least, largest[name] + 1)) for name, least in smallest.items()}
+    data = check.made_up_data(users=5, items=4, pairs=6, review=3, longest=6, seed=seed)
+    lengths = data.user_documents.lengths().tolist() + data.item_documents.lengths().tolist()
+    assert {0, 1} <= set(lengths)
+    errors = check.step_errors(data, 6, DEVICE, **HOW, seed=seed, **shape)
+    assert {name: error for name, error in errors.items() if not error < 1e-4} == {}, shape
+    model = check.small_model(data, seed, **shape).to(DEVICE).eval()
+    viewpoints, aspects = (
+        torch.randn(size, shape["viewpoints"], shape["latent_size"], device=DEVICE) for size in (5, 4)
+    )
+    users, items = torch.arange(20, device=DEVICE) // 4, torch.arange(20, device=DEVICE) % 4
+    found = score_pairs_gpu(model, viewpoints, aspects, users, items, Cut(products=EXACT.products))
+    assert check.distance(found, plain_ratings(model, viewpoints, aspects).flatten()) < 1e-5, shape
+
+
 def test_half_precision_scores_are_near_and_never_infinite(data):
     model = check.small_model(data, dimension=6, filters=8, latent_size=10, viewpoints=3).to(DEVICE).eval()
+    torch.manual_seed(2)
     users, items = (torch.randint(0, size, (70,), device=DEVICE) for size in (6, 5))
     for spread, limit in ((1.0, 1e-3), (1e4, 1e-2)):  # products of the second are too large for it
         viewpoints, aspects = (torch.randn(size, 3, 10, device=DEVICE) * spread for size in (6, 5))
-        with torch.no_grad():
-            wanted = model.score(users, items, viewpoints[users], aspects[items]).rating
+        wanted = plain_ratings(model, viewpoints, aspects)
         found = score_pairs_gpu(model, viewpoints, aspects, users, items, Cut(products="half"))
-        assert check.distance(found, wanted) < limit
+        assert check.distance(found, wanted[users, items]) < limit
         best = top_items_gpu(model, viewpoints, aspects, torch.arange(6, device=DEVICE), 5, cut=Cut(products="half"))
-        dense = torch.zeros(6, 5, device=DEVICE).scatter_(1, *best)[users, items]
-        assert check.distance(dense, wanted) < limit
+        assert check.distance(torch.zeros(6, 5, device=DEVICE).scatter_(1, *best), wanted) < limit
 
 
 @pytest.mark.parametrize(

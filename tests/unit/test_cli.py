@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ import pytest
 from rich.cells import cell_len
 
 import carp
-from carp import cli, demo, doctor
+from carp import cli, demo, doctor, kernels
 from carp.render.tables import command, json_document, read_pairs, table
 from carp.reviews.shop import make_shop
 from carp.storage import check_folder
@@ -379,6 +380,23 @@ def test_explain_shows_as_many_reasons_as_asked(run, model):
     assert len(few["units"]) == 1
     assert len(few["units"][0]["viewpoint"]["sentences"]) <= 1
     assert len(json.loads(run(*words, "--units", 3, "--other-units", 2).out)["units"]) == 5
+
+
+def test_what_is_slower_than_it_could_be_is_told_in_one_line(run, model, monkeypatch):
+    def recommend(*given):
+        kernels.give_way("ranking", RuntimeError("ptxas was not\nfound\x1b[31m"))
+        kernels.give_way("ranking", RuntimeError("ptxas was not\nfound\x1b[31m"))
+        warnings.warn("of another kind", UserWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr(kernels, "_TOLD", set())
+    monkeypatch.setattr(carp.Recommender, "recommend", recommend)
+    before = warnings.showwarning
+    with pytest.warns(UserWarning, match="of another kind"):
+        found = run("recommend", model, "person-002")
+    assert found.code == 0
+    assert found.err == "carp: ranking takes the plain path: ptxas was not found␛[31m\n"
+    assert warnings.showwarning is before
 
 
 def test_a_newcomer_is_explained_and_advised_from_a_file_or_standard_input(run, model, tmp_path, monkeypatch):

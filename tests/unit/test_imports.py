@@ -36,6 +36,7 @@ ROOMS = [
     "reasons",
     "bundle",
     "answers",
+    "ranking",
     "settings",
     "evaluation",
     "recommender",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -116,17 +117,34 @@ def _deliver_explanation(explanation: Explanation, format: str, out: Path | None
 
 def recommend(
     model: Model,
-    user: Annotated[str, typer.Argument(metavar="USER", help="A user of the corpus; - for a newcomer.")],
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="A user of the corpus; - for a newcomer.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="For everybody, as CSV, instead of one user.")] = False,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="With --all: a CSV file; standard output if left out.")] = None,
     reviews: Newcomer = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """The things this person would rate highest, without those already rated."""
-    from dataclasses import asdict
+    if (user is None) != everybody:
+        what = "it is not clear for whom" if user is None else "--all is for everybody, and a user is named"
+        raise UsageError(what, where="carp recommend", mend="give either a user or --all")
+    if user is None:
+        if reviews is not None:
+            raise UsageError(
+                "--reviews is for a newcomer", where="carp recommend", mend="leave --all out, or --reviews"
+            )
+        _recommend_all(model, number, out, overwrite, as_json)
+        return
+    if out is not None or overwrite:
+        option = "--overwrite" if out is None else "--out"
+        raise UsageError(f"{option} goes with --all", where="carp recommend", mend=f"leave {option} out")
+    _recommend_one(model, user, number, newcomer_reviews(user, reviews), as_json)
 
+
+def _recommend_one(model: Path, user: str, number: int, texts: list[str] | None, as_json: bool) -> None:
     from carp.render.tables import table
 
-    texts = newcomer_reviews(user, reviews)
     recommender = carp.load(model)
     with naming(model):
         found = recommender.recommend(user, number) if texts is None else recommender.recommend_for(texts, number)
@@ -138,6 +156,30 @@ def recommend(
         means = ["unknown" if one.item_mean is None else f"{one.item_mean:.2f}" for one in found]
         rows = [[one.item, f"{one.rating:.2f}", mean] for one, mean in zip(found, means, strict=True)]
         print(table(["item", "predicted", "average"], rows))
+
+
+def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, as_json: bool) -> None:
+    """Written as it is found: neither a file nor standard output waits for the last person."""
+    from carp.render.tables import recommendations_csv
+    from carp.storage import new_file
+
+    if out is not None:
+        check_new_file(out, overwrite)
+    recommender = carp.load(model)
+    people = recommender.recommend_all(number)
+    if as_json:
+        listed = list(people)
+        people = iter(listed)
+    if out is not None:
+        with new_file(out) as file:
+            file.writelines(piece.encode("utf-8", "replace") for piece in recommendations_csv(people))
+    if as_json:
+        rows = [{"user": user, "recommendations": [asdict(one) for one in found]} for user, found in listed]
+        show_json({"out": None if out is None else str(out), "users": rows})
+    elif out is None:
+        sys.stdout.writelines(recommendations_csv(people))
+    else:
+        print(f"Recommendations for {len(recommender.archive.users):,} users are in {out}.")
 
 
 def evaluate(

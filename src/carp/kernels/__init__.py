@@ -6,6 +6,8 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
+from carp.errors import SlowerWarning
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from carp.models.carp import Carp, Viewpoints
     from carp.reviews.documents import Documents
 
+
+_TOLD: set[str] = set()
 
 __all__ = ["Trainer", "encode_documents", "score_pairs", "trainer_for"]
 
@@ -40,9 +44,7 @@ def trainer_for(
     if type(model) is not Carp:  # a subclass may have its own forward or loss
         return None
     try:
-        if device.type == "cuda":
-            if not gpu_kernels_wanted():
-                return None
+        if gpu_kernels_wanted(device):
             from carp.kernels.gpu_train import gpu_trainer
 
             trainer: Trainer | None = gpu_trainer(model, data, settings, device, optimizer)
@@ -53,15 +55,21 @@ def trainer_for(
         return None
 
 
-def gpu_kernels_wanted() -> bool:
-    """CARP_GPU_KERNELS=0 refuses them, for whoever wants to compare."""
-    return os.environ.get("CARP_GPU_KERNELS") != "0"
+def gpu_kernels_wanted(device: torch.device) -> bool:
+    """On a GPU; CARP_GPU_KERNELS=0 refuses them, for whoever wants to compare."""
+    return device.type == "cuda" and os.environ.get("CARP_GPU_KERNELS") != "0"
 
 
 def give_way(what: str, problem: Exception) -> None:
-    """The one line that says why the plain path is taken."""
+    """The one line that says why the plain path is taken: once in a process, however often it is taken."""
+    from carp.kernels.gpu_support import NoTriton
+
     reason = " ".join(str(problem).split()) or type(problem).__name__
-    warnings.warn(f"{what} takes the plain path: {reason[:300]}", RuntimeWarning, stacklevel=3)
+    line = f"{what} takes the plain path: {reason[:300]}"
+    told = reason if isinstance(problem, NoTriton) else line  # whatever misses the library, it misses the same
+    if told not in _TOLD:
+        _TOLD.add(told)
+        warnings.warn(line, SlowerWarning, stacklevel=3)
 
 
 def _cpu_trainer(
@@ -88,8 +96,8 @@ def encode_documents(
     if (model.training and model.config.dropout) or model.embedding.weight.device.type != device.type:
         return None
     side = model.user_side if encode == model.encode_users else model.item_side
-    if device.type == "cuda":
-        return _encode_documents_gpu(model, side, documents, device) if gpu_kernels_wanted() else None
+    if gpu_kernels_wanted(device):
+        return _encode_documents_gpu(model, side, documents, device)
     from carp.kernels.documents_cpu import encode_side
     from carp.kernels.encode_cpu import covers
 
@@ -114,11 +122,13 @@ def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) 
 
     if type(model) is not Carp:
         return None
-    if users.device.type == "cuda":
-        return _score_pairs_gpu(model, users, items, pairs) if gpu_kernels_wanted() else None
+    if gpu_kernels_wanted(users.device):
+        return _score_pairs_gpu(model, users, items, pairs)
     from carp.kernels.score_cpu import covers, score_numbered
 
-    return score_numbered(model, users, items, pairs.users, pairs.items) if covers(model) else None
+    if users.device.type != "cpu" or not covers(model):
+        return None
+    return score_numbered(model, users, items, pairs.users, pairs.items)
 
 
 def _score_pairs_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from carp.kernels.gpu_encode import ReadingCut, encode_side_gpu
+from carp.kernels.gpu_room import Tuning
 from carp.kernels.gpu_step import Precision, Step
 from carp.kernels.gpu_train import GpuTrainer, gpu_trainer
 from carp.models.base import make_config
@@ -121,13 +121,14 @@ def make_trainer(
     precision: Precision,
     *,
     record: bool = True,
+    tuning: Tuning | None = None,
     **settings: Any,
 ) -> tuple[GpuTrainer, torch.optim.Optimizer]:
     """A trainer and its optimizer; not recorded, its kernels have not been compiled either."""
     optimizer = torch.optim.RMSprop(model.parameters(), alpha=0.9, **settings)
     if not record:
-        return GpuTrainer(model, data, size, device, optimizer, precision), optimizer
-    trainer = gpu_trainer(model, data, Batched(size), device, optimizer, precision)
+        return GpuTrainer(model, data, size, device, optimizer, precision, tuning), optimizer
+    trainer = gpu_trainer(model, data, Batched(size), device, optimizer, precision, tuning)
     assert trainer is not None, "the check is of models that the kernels cover"
     return trainer, optimizer
 
@@ -139,13 +140,14 @@ def step_errors(
     *,
     number: int = 0,
     precision: Precision | None = None,
+    tuning: Tuning | None = None,
     seed: int = 0,
     **settings: Any,
 ) -> dict[str, float]:
     """Relative errors of a step's viewpoints, lengths, loss and every gradient; `number` is the batch's."""
     model = small_model(data, seed, **settings)
     plain = copy.deepcopy(model).double()
-    trainer, _ = make_trainer(model.to(device), data, size, device, precision or Precision(), lr=0.001)
+    trainer, _ = make_trainer(model.to(device), data, size, device, precision or Precision(), tuning=tuning, lr=0.001)
     step = trainer.prepare()
     order = np.random.default_rng(seed).permutation(len(data.train))
     step.order.copy_(torch.from_numpy(order.astype(np.int32)))
@@ -214,7 +216,7 @@ def epoch_losses(
     epochs: int,
     *,
     precision: Precision | None = None,
-    told: Callable[[str], None] = lambda line: None,
+    tuning: Tuning | None = None,
     **settings: Any,
 ) -> tuple[list[float], list[float], Tensor, Tensor]:
     """Mean losses of some epochs, fast and plain in float64, and both models' ratings of the training pairs afterwards.
@@ -225,14 +227,13 @@ def epoch_losses(
     fast = small_model(data, **settings).to(device)
     plain = copy.deepcopy(fast).double()
     rate = 0.0002
-    trainer, _ = make_trainer(fast, data, size, device, precision or Precision(), lr=rate)
+    trainer, _ = make_trainer(fast, data, size, device, precision or Precision(), tuning=tuning, lr=rate)
     optimizer = torch.optim.RMSprop(plain.parameters(), alpha=0.9, lr=rate)
     found, wanted = [], []
     for epoch in range(1, epochs + 1):
         found.append(trainer.epoch(0, epoch))
         batches = (_exact(batch.to(device)) for batch in data.training_batches(size, 0, epoch))
         wanted.append(plain.train_epoch(batches, optimizer))
-        told(f"epoch {epoch}: loss {found[-1]:.6f} fast, {wanted[-1]:.6f} plain")
     every = data.batch(data.train, np.arange(len(data.train))).to(device)
     with torch.no_grad():
         ratings = [model.eval()(every).rating for model in (fast, plain)]

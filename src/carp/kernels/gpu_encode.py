@@ -42,10 +42,11 @@ class ReadingCut:
 
 def covers(model: Carp, device: torch.device) -> bool:
     """Whether these kernels give this model's sides on this device."""
-    if not usable_on(device) or model.embedding.weight.dtype != torch.float32:
+    if model.embedding.weight.dtype != torch.float32:
         return False
     small = all(padded_size(getattr(model.config, name)) <= most for name, most in MOST.items())
-    return small and all(getattr(model.config, name) == value for name, value in COVERED.items())
+    usual = all(getattr(model.config, name) == value for name, value in COVERED.items())
+    return small and usual and usable_on(device)
 
 
 @torch.no_grad()

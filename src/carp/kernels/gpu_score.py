@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from carp.kernels.gpu_support import NoFastPath, on_device, padded_size, usable_on
 from carp.models.base import RatingModel
+from carp.models.blocks import in_blocks
 from carp.models.carp import Carp
 
 COVERED: dict[str, Any] = {
@@ -27,8 +27,6 @@ MOST_HALF = 3e4  # half of what half precision holds
 PAIRS_AT_ONCE = 1 << 23
 CELLS_AT_ONCE = 1 << 25  # of a rectangle of people and items
 PEOPLE_AT_ONCE = 128
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,11 @@ class Cut:
 
 def covers(model: RatingModel, device: torch.device) -> bool:
     """Whether these kernels give this model's ratings on this device."""
-    if type(model) is not Carp or not usable_on(device) or model.vote_weight.dtype != torch.float32:
+    if type(model) is not Carp or model.vote_weight.dtype != torch.float32:
         return False
     small = padded_size(model.config.latent_size) <= MOST_LATENT
-    return small and all(getattr(model.config, name) == value for name, value in COVERED.items())
+    usual = all(getattr(model.config, name) == value for name, value in COVERED.items())
+    return small and usual and usable_on(device)
 
 
 @torch.no_grad()
@@ -122,22 +121,6 @@ def fitting(cut: Cut, model: Carp, user_sides: Tensor, item_sides: Tensor) -> Cu
     user, item, weight = (float(of.abs().max()) for of in (user_sides, item_sides, model.vote_weight))
     largest = max(user + item, user * item, weight * (user + 1))
     return cut if largest < MOST_HALF else replace(cut, products="tf32", stages=2)
-
-
-def in_blocks(size: int, at_once: int, part: Callable[[int, int], Found], keep: Callable[[int, Found], object]) -> None:
-    """All of `size` in blocks; where memory runs out the block is halved and the work goes on."""
-    begin = 0
-    while begin < size:
-        end = min(size, begin + at_once)
-        try:
-            keep(begin, part(begin, end))
-        except torch.cuda.OutOfMemoryError:
-            if at_once == 1:
-                raise
-            at_once = max(1, at_once // 2)
-            torch.cuda.empty_cache()
-            continue
-        begin = end
 
 
 class Scorer:

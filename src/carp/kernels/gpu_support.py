@@ -18,6 +18,13 @@ class NoFastPath(CarpError):
     """The GPU cannot take its fast path here; the plain one gives the same answers more slowly."""
 
 
+class NoTriton(NoFastPath):
+    """All that is missing is the library."""
+
+    def __init__(self) -> None:
+        super().__init__("Triton is not installed", mend="pip install triton")
+
+
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
@@ -36,7 +43,9 @@ def has_triton() -> bool:
 
 
 def usable_on(device: torch.device) -> bool:
-    """Whether kernels may run on the device at all."""
+    """Whether kernels may run on the device at all; on a GPU without Triton that is worth an error."""
+    if device.type == "cuda" and not has_triton():
+        raise NoTriton
     return has_triton() and (device.type == "cuda" or interpreted())
 
 

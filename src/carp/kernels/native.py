@@ -18,6 +18,8 @@ import warnings
 from functools import cache
 from pathlib import Path
 
+from carp.errors import SlowerWarning
+
 # No -ffast-math: linking with it would change how the whole process treats tiny numbers.
 FLAGS = ["-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-ffp-contract=fast"]
@@ -42,7 +44,7 @@ def library(name: str) -> ctypes.CDLL | None:
         return ctypes.CDLL(str(_compiled(name, compiler)))
     except (OSError, subprocess.SubprocessError) as problem:
         reason = " ".join(str(problem).split())[:200]
-        warnings.warn(f"{name}.c is not used, torch does its work: {reason}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{name}.c is not used, torch does its work: {reason}", SlowerWarning, stacklevel=2)
         return None
 
 

@@ -10,10 +10,13 @@ from torch import Tensor
 from carp.kernels import give_way, gpu_kernels_wanted, score_cpu
 from carp.kernels.workers import workers
 from carp.models.base import RatingModel
+from carp.models.blocks import in_blocks
 from carp.models.carp import Carp
 
 ITEMS = 65_536  # of one user rated before the best are taken
 RATED = 16_384  # at once where users have fewer items than that, so that small catalogues do not cost more
+LANES = 64  # whole rows of processor instructions: nobody's last digits depend on who else is asked
+PIECE = 16 * score_cpu.BLOCK  # items of one user that a thread takes: whole blocks and lanes, so that digits stay
 PAIRS = 4_000  # rated at once where a model has no fast path
 
 
@@ -35,7 +38,7 @@ def top_items(
     even that is too much, the block is halved until it fits.
     """
     numbers = range(len(user_sides)) if users is None else users
-    if user_sides.device.type == "cuda" and gpu_kernels_wanted():
+    if gpu_kernels_wanted(user_sides.device):
         found = _on_gpu(model, user_sides, item_sides, numbers, n, exclude)
         if found is not None:
             return found
@@ -43,31 +46,31 @@ def top_items(
     n = min(n, len(item_sides))
     best = torch.zeros(len(numbers), n, dtype=torch.int64, device=item_sides.device)
     ratings = item_sides.new_full((len(numbers), n), float("-inf"))
-    size, first = max(1, min(block, len(item_sides))), 0
-    while first < len(item_sides):
-        last = min(first + size, len(item_sides))
-        try:
+
+    def part(first: int, last: int) -> tuple[Tensor, Tensor]:
+        if len(numbers) == 1 and _is_fast(model, item_sides):
+            rate = _rated_together(model, user_sides, item_sides, numbers, first, last)
+        else:
             rate = _rater(model, user_sides, item_sides, first, last)
-            best, ratings = _improved(rate, numbers, left_out, first, last, best, ratings)
-        except (MemoryError, RuntimeError) as problem:
-            if size == 1 or not is_out_of_memory(problem):
-                raise
-            size //= 2
-            continue
-        first = last
+        return _improved(rate, numbers, left_out, first, last, best, ratings)
+
+    def keep(_: int, found: tuple[Tensor, Tensor]) -> None:
+        nonlocal best, ratings
+        best, ratings = found
+
+    in_blocks(len(item_sides), block, part, keep)
     return best, ratings
-
-
-def is_out_of_memory(problem: BaseException) -> bool:
-    """Whether an error, torch's of the CPU included, says that memory did not suffice."""
-    return isinstance(problem, MemoryError | torch.OutOfMemoryError) or "not enough memory" in str(problem)
 
 
 def _by_row(exclude: Tensor | None) -> dict[int, Tensor]:
     """The items that do not count for each place among the users."""
     if exclude is None or not len(exclude):
         return {}
-    return {int(row): exclude[exclude[:, 0] == row, 1] for row in set(exclude[:, 0].tolist())}
+    counts = exclude[:, 0].bincount()
+    present = counts.nonzero().flatten()
+    ends = counts[present].cumsum(0).tolist()
+    items = exclude[exclude[:, 0].argsort(stable=True), 1].tensor_split(ends[:-1])
+    return dict(zip(present.tolist(), items, strict=True))
 
 
 def _on_gpu(
@@ -111,18 +114,40 @@ def _improved(
     return best, ratings
 
 
+def _is_fast(model: RatingModel, item_sides: Tensor) -> bool:
+    return type(model) is Carp and item_sides.device.type == "cpu" and score_cpu.covers(model)
+
+
+def _rated_together(
+    model: RatingModel, user_sides: Tensor, item_sides: Tensor, users: Sequence[int], first: int, last: int
+) -> Callable[[Sequence[int]], Tensor]:
+    """The ratings of somebody who is asked for alone, made by all threads: nobody else would keep them busy."""
+    pieces: dict[int, Tensor] = {}
+
+    def rate(start: int) -> None:
+        pieces[start] = _rater(model, user_sides, item_sides, start, min(start + PIECE, last))(users)
+
+    starts = range(first, last, PIECE)
+    workers().run(rate, starts)
+    rated = torch.cat([pieces[start] for start in starts], 1)
+    return lambda _: rated
+
+
 def _rater(
     model: RatingModel, user_sides: Tensor, item_sides: Tensor, first: int, last: int
 ) -> Callable[[Sequence[int]], Tensor]:
     """Ratings [users, last - first] of some users with items first to last."""
     items = torch.arange(first, last, device=item_sides.device)
-    if type(model) is Carp and item_sides.device.type == "cpu" and score_cpu.covers(model):
+    if isinstance(model, Carp) and _is_fast(model, item_sides):
         rater = score_cpu.UserRater(model, user_sides, item_sides[first:last])
+        more = -len(items) % LANES
+        places = torch.nn.functional.pad(items, (0, more), value=first)
 
         def rate_together(users: Sequence[int]) -> Tensor:
-            numbers = torch.tensor(users).repeat_interleave(len(items))
-            rated = model.combine(rater.balance(users).flatten(), numbers, items.repeat(len(users)), None)
-            return rated.view(len(users), -1)
+            numbers = torch.tensor(users).repeat_interleave(len(places))
+            balance = torch.nn.functional.pad(rater.balance(users), (0, more))
+            rated = model.combine(balance.flatten(), numbers, places.repeat(len(users)), None)
+            return rated.view(len(users), -1)[:, : len(items)]
 
         return rate_together
 

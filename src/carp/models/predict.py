@@ -11,6 +11,7 @@ from torch import Tensor
 
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs, TrainingData
+from carp.models.blocks import in_blocks
 from carp.reviews.documents import Documents, padded
 
 BLOCK_WORDS = 30_000  # words encoded at once: bounds memory whatever the documents' lengths
@@ -70,9 +71,27 @@ def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) 
     fast = kernels.score_pairs(model, users, items, pairs)
     if fast is not None:
         return fast
-    ratings = torch.empty(len(pairs), device=users.device)
-    for start in range(0, len(pairs), BLOCK_PAIRS):
-        u = torch.from_numpy(pairs.users[start : start + BLOCK_PAIRS]).to(users.device)
-        i = torch.from_numpy(pairs.items[start : start + BLOCK_PAIRS]).to(users.device)
-        ratings[start : start + len(u)] = model.score(u, i, users[u], items[i]).rating
+
+    def rated(begin: int, end: int) -> Tensor:
+        u, i = (torch.from_numpy(of[begin:end]).to(users.device) for of in (pairs.users, pairs.items))
+        return model.score(u, i, users[u], items[i]).rating
+
+    return _rated_in_blocks(len(pairs), rated, users.device)
+
+
+@torch.no_grad()
+def score_newcomer(model: RatingModel, viewpoints: Tensor, items: Tensor, numbers: Tensor) -> Tensor:
+    """Ratings of numbered items by somebody nobody knows, whose side [1, ...] is ready, as those of all items are."""
+
+    def rated(begin: int, end: int) -> Tensor:
+        some = numbers[begin:end]
+        side = viewpoints.expand(len(some), *viewpoints.shape[1:])
+        return model.score(torch.full_like(some, -1), some, side, items[some]).rating
+
+    return _rated_in_blocks(len(numbers), rated, items.device)
+
+
+def _rated_in_blocks(size: int, rated: Callable[[int, int], Tensor], device: torch.device) -> Tensor:
+    ratings = torch.empty(size, device=device)
+    in_blocks(size, BLOCK_PAIRS, rated, lambda begin, found: ratings[begin : begin + len(found)].copy_(found))
     return ratings

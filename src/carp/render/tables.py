@@ -9,7 +9,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,13 @@ from carp.errors import InputError
 from carp.render.words import neutral
 
 if TYPE_CHECKING:
+    from carp.answers import Recommendation
     from carp.reviews.ledger import Ledger
 
 MAX_NEWCOMER_BYTES = 10_000_000
 PAIR = ("user", "item")
 ADDED = ("rating", "note")
+RANKED = ("user", "rank", "item", "predicted", "average")
 PAIRS_HELP = "give a UTF-8 CSV file with the header user,item"
 
 
@@ -166,6 +168,20 @@ def predictions_csv(file: PairFile, ratings: Sequence[float], notes: Sequence[st
     for pair, rating, note, extra in zip(file.pairs, ratings, notes, file.extras, strict=True):
         writer.writerow([*pair, f"{rating:.6f}", note or "", *extra])
     return written.getvalue()
+
+
+def recommendations_csv(everybody: Iterable[tuple[str, Sequence[Recommendation]]]) -> Iterator[str]:
+    """What each person would rate highest, a piece of the file for each; an average nobody knows is left empty."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(RANKED)
+    for user, found in everybody:
+        for rank, one in enumerate(found, 1):
+            average = "" if one.item_mean is None else f"{one.item_mean:.6f}"
+            writer.writerow([user, rank, one.item, f"{one.rating:.6f}", average])
+        yield written.getvalue()
+        written.seek(0)
+        written.truncate()
 
 
 def read_newcomer(file: str) -> list[str]:

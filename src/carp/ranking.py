@@ -1,0 +1,76 @@
+"""The things people would rate highest among all they have not rated: of one person, or of everybody.
+
+One way for both, so that they always agree: people are ranked in blocks, and of each block only the best things are
+kept. Where a model's two sides do not separate, people are ranked one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carp.answers import Recommendation
+from carp.archive import Archive
+from carp.errors import UsageError
+from carp.kernels.top import top_items
+from carp.models.base import RatingModel
+
+PEOPLE_AT_ONCE = 1_024
+KEPT_AT_ONCE = 1 << 22  # recommendations of a block of people, however many each of them gets
+
+Sides = tuple[Tensor, Tensor]  # of all users and of all items
+Rate = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]  # stars of numbered pairs
+
+
+def rank_by_sides(
+    model: RatingModel, archive: Archive, sides: Sides, users: Sequence[int], n: int
+) -> Iterator[tuple[int, list[Recommendation]]]:
+    """The n best things of each of these users that they have not rated, best first."""
+    n = min(n, len(archive.items))
+    at_once = max(1, min(PEOPLE_AT_ONCE, KEPT_AT_ONCE // n))
+    for first in range(0, len(users), at_once):
+        some = users[first : first + at_once]
+        exclude = torch.from_numpy(_already_rated(archive, some)).to(sides[1].device)
+        best, ratings = top_items(model, *sides, n, users=some, exclude=exclude)
+        rows = zip(some, best.cpu().numpy(), ratings.double().cpu().numpy(), strict=True)
+        for user, items, stars in rows:
+            left = stars > -np.inf  # there may be fewer than n
+            yield user, best_things(archive, items[left], stars[left], n)
+
+
+def rank_one_by_one(
+    archive: Archive, rate: Rate, users: Sequence[int], n: int
+) -> Iterator[tuple[int, list[Recommendation]]]:
+    """The same for a model that must be asked for every pair."""
+    for user in users:
+        items = np.setdiff1d(np.arange(len(archive.items)), archive.rated_by(user))
+        yield user, best_things(archive, items, rate(np.full(len(items), user), items), n)
+
+
+def best_things(archive: Archive, items: NDArray[np.int64], stars: NDArray[np.float64], n: int) -> list[Recommendation]:
+    """The n with most stars, in the range of the data; of equals the one that comes first in the archive."""
+    check_number(n)
+    order = np.lexsort((items, -stars))[:n]
+    shown = np.clip(stars[order], 1, archive.levels)
+    found = []
+    for item, rating in zip(items[order].tolist(), shown.tolist(), strict=True):
+        mean = float(archive.item_means[item])
+        average = None if np.isnan(mean) else archive.own_rating(mean)
+        found.append(Recommendation(archive.items[item], archive.own_rating(rating), average))
+    return found
+
+
+def check_number(n: int) -> None:
+    if n < 1:
+        raise UsageError(f"{n} recommendations cannot be given", mend="ask for 1 or more")
+
+
+def _already_rated(archive: Archive, users: Sequence[int]) -> NDArray[np.int64]:
+    """Places among the users and items they rated, [pairs, 2]."""
+    rated = [archive.rated_by(user) for user in users]
+    places = np.repeat(np.arange(len(rated)), [len(items) for items in rated])
+    return np.stack([places, np.concatenate(rated)], 1)
