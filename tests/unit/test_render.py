@@ -12,7 +12,7 @@ from io import StringIO
 from itertools import groupby, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -325,6 +325,7 @@ def test_touching_marks_of_one_kind_read_as_one_phrase():
 
 
 @given(st.text("ab. \n\u2003", max_size=40), MARKS)
+@example("a  a", [Mark(0, 1, "own"), Mark(2, 4, "own")])
 def test_phrases_keep_every_character_and_neither_begin_nor_end_in_a_space(text, marks):
     phrases = phrases_of(text, marks)
     assert "".join(words for words, _ in phrases) == text

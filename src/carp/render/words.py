@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
 from typing import Literal
@@ -83,7 +83,8 @@ def phrases_of(text: str, marks: Iterable[Mark]) -> list[Fragment]:
         for words, kinds in split_by_marks(text, marks)
         for part in re.findall(r"\s+|\S+", words)
     ]
-    # A space belongs to a phrase only where the words on both sides do.
+    cut = list(_whole_gaps(cut))
+    # A gap belongs to a phrase only where the words on both sides do.
     spoken: list[Kinds | None] = [None if part.isspace() else kinds for part, kinds in cut]
     before = list(accumulate(spoken, _latest, initial=NOTHING))[:-1]
     after = list(accumulate(reversed(spoken), _latest, initial=NOTHING))[-2::-1]
@@ -91,6 +92,16 @@ def phrases_of(text: str, marks: Iterable[Mark]) -> list[Fragment]:
         (part, kinds & one & other if part.isspace() else kinds)
         for (part, kinds), one, other in zip(cut, before, after, strict=True)
     )
+
+
+def _whole_gaps(cut: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Spaces beside each other as one, marked with what marks all of them."""
+    for space, group in groupby(cut, key=lambda part: part[0].isspace()):
+        parts = list(group)
+        if space:
+            yield "".join(words for words, _ in parts), frozenset.intersection(*(kinds for _, kinds in parts))
+        else:
+            yield from parts
 
 
 def _latest(known: Kinds, kinds: Kinds | None) -> Kinds:
