@@ -11,7 +11,9 @@ import hypothesis
 import pytest
 
 # How long an example takes says how busy the machine is, not whether the code is right.
-hypothesis.settings.register_profile("any-machine", deadline=None)
+hypothesis.settings.register_profile(
+    "any-machine", deadline=None, max_examples=int(os.environ.get("CARP_EXAMPLES", "100"))
+)
 hypothesis.settings.load_profile("any-machine")
 
 # A shell that runs the tests in the background ignores Ctrl-C, and every command the tests start would inherit that.
