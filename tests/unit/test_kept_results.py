@@ -124,6 +124,15 @@ def test_what_is_told_of_training_by_the_kernels_is_what_was_measured():
     assert f"on average {mean(every):.2f} % higher, which could be chance (paired t-test {p})" in page
 
 
+def test_what_is_told_of_training_on_the_cpu_is_what_was_measured():
+    plain, fast = ([min(line[way]) for line in _lines("cpu-validation.jsonl")] for way in ("plain", "fast"))
+    assert len(plain) == 5
+    higher = [ours / theirs - 1 for ours, theirs in zip(fast, plain, strict=True)]
+    told = f"differ by {mean(higher):+.2%} on average".replace("%", " %")
+    assert f"{told} (paired t-test p = {ttest_rel(plain, fast).pvalue:.2f})" in " ".join(_speed().split())
+    assert 0.02 < max(map(abs, higher)) < 0.035  # "up to 3 %"
+
+
 def _speed() -> str:
     return (ROOT / "docs" / "speed.md").read_text()
 
