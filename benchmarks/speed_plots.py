@@ -27,6 +27,17 @@ def plain_numbers(axis: Any) -> None:
     axis.set_minor_formatter(lambda value, _: "")
 
 
+def in_powers(axes: Any, across: str, up: str) -> None:
+    """Both axes in powers of ten, with plain numbers, their names and a legend."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_numbers(axis)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.legend(frameon=False)
+
+
 def times_plot(trained: list[Row], prepared: list[Row]) -> str:
     """How many times longer than the smallest corpus, against how many times as many reviews; the line is linear."""
     with drawing(6, 3.4) as (figure, axes):
@@ -42,13 +53,7 @@ def times_plot(trained: list[Row], prepared: list[Row]) -> str:
                 places = [row["reviews"] for row in rows]
                 times = [row[key] / first[key] * first["reviews"] / smallest for row in rows]
                 axes.plot(places, times, "o-", color=colour, label=name)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        for axis in (axes.xaxis, axes.yaxis):
-            plain_numbers(axis)
-        axes.set_xlabel("reviews")
-        axes.set_ylabel("times the smallest corpus's time")
-        axes.legend(frameon=False)
+        in_powers(axes, "reviews", "times the smallest corpus's time")
         return as_svg(figure)
 
 
@@ -92,13 +97,7 @@ def gpu_times_plot(rows: list[Row]) -> str:
         linear = [times[-1] * place / places[-1] for place in places]
         axes.plot(places, linear, color=QUIET, linewidth=0.8, label="linear growth")
         axes.plot(places, times, "o-", color=OURS, label=f"one training epoch, {rows[0]['card']}")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        for axis in (axes.xaxis, axes.yaxis):
-            plain_numbers(axis)
-        axes.set_xlabel("reviews")
-        axes.set_ylabel("seconds")
-        axes.legend(frameon=False)
+        in_powers(axes, "reviews", "seconds")
         return as_svg(figure)
 
 
@@ -110,13 +109,7 @@ def gpu_batches_plot(training: list[Row], scoring: list[Row]) -> str:
             for key, style in (("ours", "o-"), ("straightforward", "o--")):
                 rates = [row[key] for row in rows]
                 axes.plot(places, rates, style, color=MARKS[work], label=work if key == "ours" else f"{work}, {key}")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        for axis in (axes.xaxis, axes.yaxis):
-            plain_numbers(axis)
-        axes.set_xlabel("pairs at once")
-        axes.set_ylabel(f"pairs a second, {training[0]['card']}")
-        axes.legend(frameon=False)
+        in_powers(axes, "pairs at once", f"pairs a second, {training[0]['card']}")
         return as_svg(figure)
 
 

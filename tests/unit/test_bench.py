@@ -27,7 +27,6 @@ from carp.cli import main
 from carp.errors import CarpError, DamagedError, UsageError
 from carp.models import REGISTRY, Entry
 from carp.models.carp import NEGATIVE, POSITIVE
-from carp.reviews.corpus import build_corpus
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
@@ -53,14 +52,6 @@ class Toy(RatingModel):
             raise RuntimeError("thirteen <b>brings</b> bad luck")
         return Prediction(torch.full((len(batch),), self.config.level, device=batch.users.device))
 '''
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpora") / "musical-instruments"
-    shop = carp.make_shop(people=20, things=10, reviews_per_person=7, seed=1)
-    build_corpus(carp.read_reviews(shop.frame()), min_reviews=1).save(folder)
-    return folder
 
 
 @pytest.fixture

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-import carp
 from carp.bench import grid as grid_module
 from carp.bench.corpora import find_sources
 from carp.bench.results import STUDY, read_results
 from carp.bench.study import named_studies, read_varied, study_cells
 from carp.cli import main
-from carp.reviews.corpus import build_corpus
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
 TINY = ["dimension=4", "filters=4", "latent_size=3", "viewpoints=2", "epochs=2", "vocabulary_size=100"]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpora") / "musical-instruments"
-    shop = carp.make_shop(people=20, things=10, reviews_per_person=7, seed=1)
-    build_corpus(carp.read_reviews(shop.frame()), min_reviews=1).save(folder)
-    return folder
 
 
 def test_a_study_is_a_table_and_a_plot(corpus, tmp_path, capsys):
