@@ -94,7 +94,7 @@ class Parts:
 
 
 def parts_of(corpus_path: Path, seed: int) -> Parts:
-    from carp.reviews.corpus import Corpus
+    from carp.reviews.corpora.corpus import Corpus
     from carp.reviews.split import random_split
 
     corpus = Corpus.load(corpus_path)
@@ -123,7 +123,7 @@ def fit_ours(name: str, parts: Parts, settings: Settings) -> Predict:
     from carp.models import model_class
     from carp.models.base import from_settings, make_config
     from carp.models.predict import predict_pairs
-    from carp.train import TrainingSettings, train
+    from carp.training.loop import TrainingSettings, train
 
     registered, config, training = our_form(name, settings)
     kind = model_class(registered)

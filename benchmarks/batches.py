@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from carp.archive import TextSettings, make_archive
-from carp.kernels.train_cpu import CpuTrainer
+from carp.kernels.cpu.cpu_trainer import CpuTrainer
 from carp.models.batch import Pairs, TrainingData
 from carp.models.predict import encode_documents, score_pairs
 from carp.reviews.split import random_split
-from carp.train import TrainingSettings, make_optimizer, repeatable
+from carp.reviews.text.vocabulary import TextSettings
+from carp.training.fitted_corpus import fit_corpus
+from carp.training.loop import TrainingSettings, make_optimizer, repeatable
 from growth import endless
 from speed import CPU, Carp, CarpConfig, Straightforward, in_turns, load, machine, write
 from straightforward import training_steps
@@ -87,7 +88,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     name, corpus = load(asked.corpus)
-    data = make_archive(corpus, random_split(corpus.user, corpus.item, seed=0), TextSettings()).training_data()
+    data = fit_corpus(corpus, random_split(corpus.user, corpus.item, seed=0), TextSettings()).training_data()
     torch.manual_seed(0)
     model = Carp(CarpConfig(), data.sizes)
     model.start(data)

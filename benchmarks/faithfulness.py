@@ -64,10 +64,10 @@ def trained(given: argparse.Namespace) -> Iterator[Group]:
 
 
 def corpora(given: argparse.Namespace) -> Iterator[tuple[str, Any, Any]]:
-    from carp.demo import SHOP_SIZE
-    from carp.reviews.corpus import Corpus, build_corpus
-    from carp.reviews.formats import read_reviews
-    from carp.reviews.shop import make_shop
+    from carp.cli.demo import SHOP_SIZE
+    from carp.reviews.corpora.corpus import Corpus, build_corpus
+    from carp.reviews.shop.made_up_shop import make_shop
+    from carp.reviews.sources.formats import read_reviews
 
     for path in given.corpora:
         yield Path(path).resolve().name, Corpus.load(Path(path)), None
@@ -77,7 +77,7 @@ def corpora(given: argparse.Namespace) -> Iterator[tuple[str, Any, Any]]:
 
 
 def shop_settings(name: str) -> dict[str, Any]:
-    from carp.demo import DEMO_SETTINGS
+    from carp.cli.demo import DEMO_SETTINGS
     from carp.models import model_entry
 
     return DEMO_SETTINGS if model_entry(name).place.endswith(":Carp") else {}
@@ -96,14 +96,14 @@ def fit(corpus: Any, name: str, settings: dict[str, Any], seed: int, given: argp
 def loaded(given: argparse.Namespace) -> Iterator[Group]:
     """Bundles as they are; those of one model on one split belong together."""
     import carp
-    from carp.commands.use import made_up_shop
+    from carp.cli.use_commands import made_up_shop
 
     groups: dict[tuple[Any, ...], Group] = {}
     for path in given.bundles:
         member = carp.load(path, device=given.device)
-        facts = member.archive.facts
+        facts = member.fitted_corpus.facts
         settings = json.dumps({**member.facts["training"], **vars(member.config)}, sort_keys=True, default=str)
-        key = (member.name, facts["fingerprint"], member.archive.part.tobytes(), settings)
+        key = (member.name, facts["fingerprint"], member.fitted_corpus.part.tobytes(), settings)
         sources = facts["corpus"].get("sources") or [facts["fingerprint"][:12]]
         corpus = Path(sources[0]).name.partition(".")[0]
         variant = getattr(member.config, "variant", None)
@@ -131,7 +131,7 @@ def lines_of(path: Path | None) -> list[Line]:
 
 def measure(group: Group, given: argparse.Namespace) -> Iterator[Line]:
     from carp.bench.cells import all_settings, changed, current_commit, machine
-    from carp.faithfulness.report import measure_explanations
+    from carp.explain.faithfulness.measures import measure_explanations
 
     for member in group.members:
         if known(given, group.corpus, group.label, member.seed):
@@ -143,7 +143,7 @@ def measure(group: Group, given: argparse.Namespace) -> Iterator[Line]:
         test = member.evaluate()
         yield {
             "corpus": group.corpus,
-            "fingerprint": member.archive.facts["fingerprint"],
+            "fingerprint": member.fitted_corpus.facts["fingerprint"],
             "model": group.label,
             "seed": member.seed,
             "split_seed": member.split_seed,

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-from carp.kernels.gpu_check import (
+from carp.kernels.gpu.encoder import ReadingCut
+from carp.kernels.gpu.scorer import ScoreTiling, score_pairs_gpu, top_items_gpu
+from carp.kernels.gpu.self_check import (
     distance,
     encoding_errors,
     epoch_losses,
@@ -23,11 +25,9 @@ from carp.kernels.gpu_check import (
     small_model,
     step_errors,
 )
-from carp.kernels.gpu_encode import ReadingCut
-from carp.kernels.gpu_score import Cut, score_pairs_gpu, top_items_gpu
-from carp.kernels.gpu_step import Precision
+from carp.kernels.gpu.training_step import Precision
 from carp.models.batch import TrainingData
-from carp.train import TrainingSettings, train
+from carp.training.loop import TrainingSettings, train
 from gpu_session import Session, say
 
 Errors = dict[str, float]
@@ -118,7 +118,7 @@ def score_errors(session: Session, products: str, **settings: Any) -> Errors:
     with torch.no_grad():
         wanted = plain.score(users, items, viewpoints[users].double(), aspects[items].double()).rating
     viewpoints, aspects, users, items = (tensor.to(session.device) for tensor in (viewpoints, aspects, users, items))
-    cut = Cut(products=products)
+    cut = ScoreTiling(products=products)
     listed = score_pairs_gpu(model, viewpoints, aspects, users, items, cut)
     best = top_items_gpu(model, viewpoints, aspects, torch.arange(12, device=session.device), 9, cut=cut)
     assert listed is not None

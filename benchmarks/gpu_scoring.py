@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from carp.kernels.gpu_encode import ReadingCut, encode_side_gpu
-from carp.kernels.gpu_score import Cut, Scorer, score_pairs_gpu, top_items_gpu
+from carp.kernels.gpu.encoder import ReadingCut, encode_side_gpu
+from carp.kernels.gpu.scorer import Scorer, ScoreTiling, score_pairs_gpu, top_items_gpu
 from carp.models.batch import TrainingData
 from carp.models.carp import Carp
 from carp.reviews.documents import Documents
@@ -17,13 +17,13 @@ from straightforward import Straightforward
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 MOST_STRAIGHTFORWARD = 100_000  # pairs at once: more would only cost it memory
 CUTS = [
-    *(Cut(block, warps, stages, products)
+    *(ScoreTiling(block, warps, stages, products)
       for products in ("tf32", "half") for block, warps in ((64, 4), (128, 8)) for stages in (1, 2, 3)),
-    *(Cut(64, 8, stages, products) for products in ("tf32", "half") for stages in (1, 2)),
-    *(Cut(block, warps, stages) for block, warps in ((32, 2), (32, 4), (64, 2)) for stages in (1, 2)),
-    *(Cut(block, warps, stages, "tf32x3") for block, warps in ((64, 4), (64, 8), (128, 8)) for stages in (1, 2)),
+    *(ScoreTiling(64, 8, stages, products) for products in ("tf32", "half") for stages in (1, 2)),
+    *(ScoreTiling(block, warps, stages) for block, warps in ((32, 2), (32, 4), (64, 2)) for stages in (1, 2)),
+    *(ScoreTiling(*cut, stages, "tf32x3") for cut in ((64, 4), (64, 8), (128, 8)) for stages in (1, 2)),
 ]  # fmt: skip
-FEW_CUTS = [Cut(), Cut(stages=2), Cut(stages=2, products="tf32")]
+FEW_CUTS = [ScoreTiling(), ScoreTiling(stages=2), ScoreTiling(stages=2, products="tf32")]
 
 
 class Ready:
@@ -49,7 +49,7 @@ class Ready:
             each = session.seconds_each(lambda: self.plain.score(u, i, self.viewpoints[u], self.aspects[i]), 5)
         return len(u) / each
 
-    def ours(self, session: Session, cut: Cut, size: int | None = None) -> float:
+    def ours(self, session: Session, cut: ScoreTiling, size: int | None = None) -> float:
         u, i = self.users[:size], self.items[:size]
         again = 1 if session.rehearsal else max(3, 3_000_000 // len(u))
 
@@ -58,14 +58,14 @@ class Ready:
 
         return len(u) / session.seconds_each(score, min(again, 100), 1)
 
-    def catalogue(self, session: Session, cut: Cut, people: int) -> float:
+    def catalogue(self, session: Session, cut: ScoreTiling, people: int) -> float:
         who = torch.arange(min(people, len(self.viewpoints)), device=session.device)
         best = session.seconds_each(
             lambda: top_items_gpu(self.model, self.viewpoints, self.aspects, who, 10, cut=cut), 2, 1
         )
         return len(who) * len(self.aspects) / best
 
-    def rates(self, session: Session, cut: Cut) -> tuple[float, float]:
+    def rates(self, session: Session, cut: ScoreTiling) -> tuple[float, float]:
         """The kernels alone: listed pairs a second, and pairs a second of some people with everything."""
         scorer = Scorer(self.model, cut)
         v, a = scorer.padded(self.viewpoints), scorer.padded(self.aspects)
@@ -108,11 +108,11 @@ def straightforward_reading(session: Session, model: Carp, data: TrainingData) -
 def score(session: Session, data: TrainingData) -> None:
     ready = Ready(session, data)
     theirs = session.stage("straightforward scoring", best_straightforward, session, ready)
-    few = [Cut(products="ieee")] if session.rehearsal else FEW_CUTS
+    few = [ScoreTiling(products="ieee")] if session.rehearsal else FEW_CUTS
     found = session.stage("cuts of scoring", try_cuts, session, ready, few)
     for products in ("half", "tf32", "tf32x3"):
-        cut = (found or {}).get(products, Cut(stages=2, products=products))
-        cut = Cut(products="ieee") if session.rehearsal else cut
+        cut = (found or {}).get(products, ScoreTiling(stages=2, products=products))
+        cut = ScoreTiling(products="ieee") if session.rehearsal else cut
         rate = session.stage(f"{ready.count:,} pairs in any order, {cut}", ready.ours, session, cut)
         if rate:
             name = f"scoring pairs from ready sides ({cut.products})"
@@ -158,9 +158,9 @@ def best_straightforward(session: Session, ready: Ready) -> float:
     return max(rates)
 
 
-def try_cuts(session: Session, ready: Ready, cuts: list[Cut]) -> dict[str, Cut]:
+def try_cuts(session: Session, ready: Ready, cuts: list[ScoreTiling]) -> dict[str, ScoreTiling]:
     """The best cut for each kind of products, by the mean of listed pairs and the catalogue."""
-    best: dict[str, tuple[float, Cut]] = {}
+    best: dict[str, tuple[float, ScoreTiling]] = {}
     for cut in cuts:
         try:
             listed, dense = ready.rates(session, cut)
@@ -179,7 +179,7 @@ def try_cuts(session: Session, ready: Ready, cuts: list[Cut]) -> dict[str, Cut]:
 
 def tune_scoring(session: Session, data: TrainingData) -> None:
     ready = Ready(session, data)
-    cuts = [Cut(products="ieee")] if session.rehearsal else FEW_CUTS if session.quick else CUTS
+    cuts = [ScoreTiling(products="ieee")] if session.rehearsal else FEW_CUTS if session.quick else CUTS
     session.stage("other cuts of scoring", try_cuts, session, ready, cuts)
 
 
@@ -190,6 +190,6 @@ def score_batches(session: Session, data: TrainingData) -> None:
         if size > ready.count:
             continue
         theirs = ready.straightforward(session, min(size, MOST_STRAIGHTFORWARD))
-        ours = ready.ours(session, Cut(), size)
+        ours = ready.ours(session, ScoreTiling(), size)
         say(f"  {size:>10,} pairs at once: {theirs / 1e6:7.1f} and {ours / 1e6:7.1f} million a second")
         session.note("scoring batches", pairs=size, straightforward=theirs, ours=ours)

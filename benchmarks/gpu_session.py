@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import torch
 
 from carp.bench.cells import current_commit
-from carp.kernels.gpu_train import STEPS_AT_ONCE
+from carp.kernels.gpu.gpu_trainer import STEPS_AT_ONCE
 
 Found = TypeVar("Found")
 Given = ParamSpec("Given")

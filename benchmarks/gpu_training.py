@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from carp.kernels.gpu_check import make_trainer
-from carp.kernels.gpu_room import Tuning
-from carp.kernels.gpu_step import Precision, Step
-from carp.kernels.gpu_train import GpuTrainer
+from carp.kernels.gpu.gpu_trainer import GpuTrainer
+from carp.kernels.gpu.self_check import make_trainer
+from carp.kernels.gpu.training_step import Precision, RecordedStep
+from carp.kernels.gpu.workspace import Tuning
 from carp.models.batch import TrainingData
 from carp.models.carp import Carp
 from gpu_corpora import StraightforwardSteps, describe, made_up, model_for, words_of_a_pair
@@ -112,7 +112,7 @@ def step_costs(session: Session, data: TrainingData, trainer: GpuTrainer) -> tup
     return 4 * (5 * table + 4 * projected + 2 * words * s.n), computed
 
 
-def at_step(trainer: GpuTrainer, number: int = 0) -> Step:
+def at_step(trainer: GpuTrainer, number: int = 0) -> RecordedStep:
     """The trainer's step, about to take this batch of some order."""
     step = trainer.prepare()
     order = np.random.default_rng(0).permutation(trainer.corpus.pairs).astype(np.int32)

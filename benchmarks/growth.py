@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from carp.kernels.train_cpu import CpuTrainer
+from carp.kernels.cpu.cpu_trainer import CpuTrainer
 from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.carp import Carp, CarpConfig
 from carp.reviews.documents import Documents
-from carp.train import TrainingSettings, make_optimizer
+from carp.training.loop import TrainingSettings, make_optimizer
 
 BATCH = TrainingSettings().batch_size
 REVIEWS = (10_000, 30_000, 100_000, 300_000, 1_200_000)

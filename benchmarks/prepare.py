@@ -83,10 +83,10 @@ def straightforward(file: Path, out: Path) -> None:
     """Read everything, cut one text after the other, then save."""
     import numpy as np
 
-    from carp.reviews import corpus
-    from carp.reviews.formats import read_reviews
-    from carp.reviews.statistics import dataset_statistics
-    from carp.reviews.tokens import Tokens, tokenise
+    from carp.reviews.corpora import corpus
+    from carp.reviews.corpora.dataset_statistics import dataset_statistics
+    from carp.reviews.sources.formats import read_reviews
+    from carp.reviews.text.tokens import Tokens, tokenise
 
     def one_by_one(texts: Sequence[str]) -> Tokens:
         places: dict[str, int] = {}
@@ -259,7 +259,7 @@ def grow(folder: Path, given: argparse.Namespace) -> tuple[list[Line], list[str]
 
 
 def table(lines: Sequence[Line]) -> str:
-    from carp.render.tables import table as aligned
+    from carp.render.console_tables import table as aligned
 
     heads = ["form", "input", "reviews", "seconds", "floor", "reviews/s", "CPU µs/review", "PSS MB", "RSS MB"]
     rows = [

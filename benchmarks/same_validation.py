@@ -21,17 +21,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from scipy.stats import ttest_rel
 
-import carp.train
+import carp.training.loop
 from carp.bench.cells import current_commit
 from carp.recommender import Recommender
-from carp.reviews.corpus import Corpus
+from carp.reviews.corpora.corpus import Corpus
 from speed import load
 
 
 def validation_errors(corpus: Corpus, seed: int, settings: dict[str, Any], *, plain: bool) -> list[float]:
     """After each epoch."""
     fitted = Recommender("carp", seed=seed, device="cpu", **settings)
-    with patch.object(carp.train, "trainer_for", (lambda *_: None) if plain else carp.train.trainer_for):
+    with patch.object(
+        carp.training.loop, "trainer_for", (lambda *_: None) if plain else carp.training.loop.trainer_for
+    ):
         fitted.fit(corpus, progress=False)
     return [json.loads(line)["valid_mse"] for line in fitted._log.splitlines()]
 

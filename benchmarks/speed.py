@@ -34,18 +34,19 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 # What is measured lies beside this file and in ../src, installed or not.
-from carp.archive import TextSettings, make_archive  # noqa: E402
-from carp.kernels.top import top_items  # noqa: E402
-from carp.kernels.train_cpu import CpuTrainer  # noqa: E402
+from carp.kernels.best_items import top_items  # noqa: E402
+from carp.kernels.cpu.cpu_trainer import CpuTrainer  # noqa: E402
 from carp.models.batch import Pairs, TrainingData  # noqa: E402
 from carp.models.carp import Carp, CarpConfig  # noqa: E402
 from carp.models.predict import encode_documents, score_pairs  # noqa: E402
-from carp.reviews.corpus import Corpus, build_corpus  # noqa: E402
+from carp.reviews.corpora.corpus import Corpus, build_corpus  # noqa: E402
 from carp.reviews.documents import Documents  # noqa: E402
-from carp.reviews.formats import read_reviews  # noqa: E402
-from carp.reviews.shop import make_shop  # noqa: E402
+from carp.reviews.shop.made_up_shop import make_shop  # noqa: E402
+from carp.reviews.sources.formats import read_reviews  # noqa: E402
 from carp.reviews.split import random_split  # noqa: E402
-from carp.train import TrainingSettings, make_optimizer, repeatable  # noqa: E402
+from carp.reviews.text.vocabulary import TextSettings  # noqa: E402
+from carp.training.fitted_corpus import fit_corpus  # noqa: E402
+from carp.training.loop import TrainingSettings, make_optimizer, repeatable  # noqa: E402
 from growth import BATCH, endless, growth, growth_at  # noqa: E402
 from straightforward import Straightforward, document_words, predict, training_steps  # noqa: E402
 
@@ -278,8 +279,8 @@ def main() -> None:
     if asked.threads:
         torch.set_num_threads(asked.threads)
     name, corpus = load(asked.corpus)
-    archive = make_archive(corpus, random_split(corpus.user, corpus.item, seed=0), TextSettings())
-    data = archive.training_data()
+    fitted = fit_corpus(corpus, random_split(corpus.user, corpus.item, seed=0), TextSettings())
+    data = fitted.training_data()
     if asked.growth_at:
         print(json.dumps(growth_at(data, asked.growth_at, asked.steps)))
         return
@@ -292,7 +293,7 @@ def main() -> None:
     model = Carp(CarpConfig(), data.sizes)
     model.start(data)
     plain = Straightforward(model)
-    works = measured(asked.only or WORKS, model, plain, data, archive.test_pairs(), asked.rounds)
+    works = measured(asked.only or WORKS, model, plain, data, fitted.test_pairs(), asked.rounds)
     peak = ceilings()
     show(name, works, peak)
     rows = [{**asdict(work), "ratio": work.ratio} for work in works]

@@ -48,6 +48,6 @@ def client_of(model: Path) -> Any:
     from starlette.testclient import TestClient
 
     import carp
-    from carp.serve.app import make_app
+    from carp.serve.routes import make_app
 
     return TestClient(make_app(carp.load(model)), raise_server_exceptions=False)

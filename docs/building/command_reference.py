@@ -13,7 +13,7 @@ from typing import Any
 from sources import cell, code, table
 from typer.models import ArgumentInfo
 
-from carp.cli import COMMANDS
+from carp.cli.entry import COMMANDS
 
 SHAPES = {int: "N", float: "NUMBER", Path: "PATH", str: "TEXT"}
 
@@ -53,7 +53,7 @@ def command_reference() -> str:
 
 def parameters_of(command: Callable[..., Any]) -> list[Parameter]:
     """
-    >>> from carp.commands.use import recommend
+    >>> from carp.cli.use_commands import recommend
     >>> [one.typed for one in parameters_of(recommend)]
     ['MODEL', 'USER', '--all', '-n, --number N', '--out PATH', '--reviews FILE', '--overwrite', '--json']
     """

@@ -204,7 +204,7 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 def _carp(arguments: Sequence[str]) -> str:
-    from carp.cli import main
+    from carp.cli.entry import main
 
     return _captured(lambda: main(arguments))
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from sources import cell, code, fields_of, table
 
-from carp.archive import TextSettings
+from carp.explain.explainer import explains
 from carp.models import REGISTRY, model_class
-from carp.reasons import explains
 from carp.recommender import Recommender
+from carp.reviews.text.vocabulary import TextSettings
 from carp.settings import FitSettings
-from carp.train import TrainingSettings
+from carp.training.loop import TrainingSettings
 
 SHARED = (
     ("Training", TrainingSettings, "How any model is trained."),

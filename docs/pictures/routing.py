@@ -16,19 +16,19 @@ import torch
 from torch import Tensor
 
 import carp
+from carp.explain.question import as_batch, known_pair
 from carp.models.carp import Carp, bi_agreement
 from carp.models.layers import squash
-from carp.questions import as_batch, known_pair
 
 NUMBERS = Path(__file__).with_name("routing.json")
 
 
 def routing_numbers(folder: str, user: str, item: str) -> dict[str, Any]:
     recommender = carp.load(folder, device="cpu")
-    model, archive = recommender.model, recommender.archive
+    model, fitted = recommender.model, recommender.fitted_corpus
     assert isinstance(model, Carp)
-    numbers = (names.index()[name] for names, name in ((archive.users, user), (archive.items, item)))
-    batch = as_batch(archive, known_pair(archive, *numbers), torch.device("cpu"))
+    numbers = (names.index()[name] for names, name in ((fitted.users, user), (fitted.items, item)))
+    batch = as_batch(fitted, known_pair(fitted, *numbers), torch.device("cpu"))
     with torch.no_grad():
         units = model.pair(
             model.encode_users(batch.user_words, batch.user_reviews),

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from carp.errors import CarpError
-    from carp.explain import Explanation
+    from carp.explain.explanation import Explanation
     from carp.recommender import Recommender, load
-    from carp.reviews.corpus import Corpus, build_corpus
-    from carp.reviews.formats import read_reviews
-    from carp.reviews.shop import make_shop
+    from carp.reviews.corpora.corpus import Corpus, build_corpus
+    from carp.reviews.shop.made_up_shop import make_shop
+    from carp.reviews.sources.formats import read_reviews
 
 __version__ = "0.1.0"
 
 _PLACES = {
     "CarpError": "carp.errors",
-    "Corpus": "carp.reviews.corpus",
-    "Explanation": "carp.explain",
+    "Corpus": "carp.reviews.corpora.corpus",
+    "Explanation": "carp.explain.explanation",
     "Recommender": "carp.recommender",
-    "build_corpus": "carp.reviews.corpus",
+    "build_corpus": "carp.reviews.corpora.corpus",
     "load": "carp.recommender",
-    "make_shop": "carp.reviews.shop",
-    "read_reviews": "carp.reviews.formats",
+    "make_shop": "carp.reviews.shop.made_up_shop",
+    "read_reviews": "carp.reviews.sources.formats",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from carp.cli import main
+from carp.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.explain import Explanation
+from carp.explain.explanation import Explanation
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Errors for the person who made them: what happened, where, and how to mend it."""
+"""Errors for the person who made them: what happened, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable
 
 
 class CarpError(Exception):
-    """Something went wrong that the user can mend. A traceback shown instead of this is a bug.
+    """Something went wrong that the user can fix. A traceback shown instead of this is a bug.
 
-    >>> print(CarpError("the file is empty", where="reviews.json", mend="give a file with reviews"))
-    reviews.json: the file is empty. To mend it: give a file with reviews.
+    >>> print(CarpError("the file is empty", where="reviews.json", fix="give a file with reviews"))
+    reviews.json: the file is empty. Fix: give a file with reviews.
     """
 
     exit_code = 1
 
-    def __init__(self, what: str, *, where: str | None = None, mend: str | None = None) -> None:
+    def __init__(self, what: str, *, where: str | None = None, fix: str | None = None) -> None:
         self.what = what
         self.where = where
-        self.mend = mend
+        self.fix = fix
         super().__init__(what)
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        remedy = f" To mend it: {self.mend}" if self.mend else ""
+        remedy = f" Fix: {self.fix}" if self.fix else ""
         end = "" if not remedy or remedy.endswith(("?", ".", "!")) else "."
         return f"{place}{self.what}.{remedy}{end}"
 

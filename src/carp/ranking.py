@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carp.answers import Recommendation
-from carp.archive import Archive
 from carp.errors import UsageError
-from carp.kernels.top import top_items
+from carp.kernels.best_items import top_items
 from carp.models.base import RatingModel
+from carp.training.fitted_corpus import FittedCorpus
 
 PEOPLE_AT_ONCE = 1_024
 KEPT_AT_ONCE = 1 << 22  # recommendations of a block of people, however many each of them gets
@@ -27,50 +27,52 @@ Rate = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]  # 
 
 
 def rank_by_sides(
-    model: RatingModel, archive: Archive, sides: Sides, users: Sequence[int], n: int
+    model: RatingModel, fitted: FittedCorpus, sides: Sides, users: Sequence[int], n: int
 ) -> Iterator[tuple[int, list[Recommendation]]]:
     """The n best things of each of these users that they have not rated, best first."""
-    n = min(n, len(archive.items))
+    n = min(n, len(fitted.items))
     at_once = max(1, min(PEOPLE_AT_ONCE, KEPT_AT_ONCE // n))
     for first in range(0, len(users), at_once):
         some = users[first : first + at_once]
-        exclude = torch.from_numpy(_already_rated(archive, some)).to(sides[1].device)
+        exclude = torch.from_numpy(_already_rated(fitted, some)).to(sides[1].device)
         best, ratings = top_items(model, *sides, n, users=some, exclude=exclude)
         rows = zip(some, best.cpu().numpy(), ratings.double().cpu().numpy(), strict=True)
         for user, items, stars in rows:
             left = stars > -np.inf  # there may be fewer than n
-            yield user, best_things(archive, items[left], stars[left], n)
+            yield user, best_things(fitted, items[left], stars[left], n)
 
 
 def rank_one_by_one(
-    archive: Archive, rate: Rate, users: Sequence[int], n: int
+    fitted: FittedCorpus, rate: Rate, users: Sequence[int], n: int
 ) -> Iterator[tuple[int, list[Recommendation]]]:
     """The same for a model that must be asked for every pair."""
     for user in users:
-        items = np.setdiff1d(np.arange(len(archive.items)), archive.rated_by(user))
-        yield user, best_things(archive, items, rate(np.full(len(items), user), items), n)
+        items = np.setdiff1d(np.arange(len(fitted.items)), fitted.rated_by(user))
+        yield user, best_things(fitted, items, rate(np.full(len(items), user), items), n)
 
 
-def best_things(archive: Archive, items: NDArray[np.int64], stars: NDArray[np.float64], n: int) -> list[Recommendation]:
-    """The n with most stars, in the range of the data; of equals the one that comes first in the archive."""
+def best_things(
+    fitted: FittedCorpus, items: NDArray[np.int64], stars: NDArray[np.float64], n: int
+) -> list[Recommendation]:
+    """The n with most stars, in the range of the data; of equals the one that comes first in the corpus."""
     check_number(n)
     order = np.lexsort((items, -stars))[:n]
-    shown = np.clip(stars[order], 1, archive.levels)
+    shown = np.clip(stars[order], 1, fitted.levels)
     found = []
     for item, rating in zip(items[order].tolist(), shown.tolist(), strict=True):
-        mean = float(archive.item_means[item])
-        average = None if np.isnan(mean) else archive.own_rating(mean)
-        found.append(Recommendation(archive.items[item], archive.own_rating(rating), average))
+        mean = float(fitted.item_means[item])
+        average = None if np.isnan(mean) else fitted.own_rating(mean)
+        found.append(Recommendation(fitted.items[item], fitted.own_rating(rating), average))
     return found
 
 
 def check_number(n: int) -> None:
     if n < 1:
-        raise UsageError(f"{n} recommendations cannot be given", mend="ask for 1 or more")
+        raise UsageError(f"{n} recommendations cannot be given", fix="ask for 1 or more")
 
 
-def _already_rated(archive: Archive, users: Sequence[int]) -> NDArray[np.int64]:
+def _already_rated(fitted: FittedCorpus, users: Sequence[int]) -> NDArray[np.int64]:
     """Places among the users and items they rated, [pairs, 2]."""
-    rated = [archive.rated_by(user) for user in users]
+    rated = [fitted.rated_by(user) for user in users]
     places = np.repeat(np.arange(len(rated)), [len(items) for items in rated])
     return np.stack([places, np.concatenate(rated)], 1)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from carp.archive import TextSettings
 from carp.errors import UsageError, nearest
 from carp.models import model_class, model_entry
 from carp.models.base import from_settings, make_config
 from carp.models.batch import TargetReviews
-from carp.train import TrainingSettings
+from carp.reviews.text.vocabulary import TextSettings
+from carp.training.loop import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def sort_settings(model: str, given: Mapping[str, Any]) -> Settings:
     names = {f.name for group in groups for f in dataclasses.fields(group)}
     for name in given:
         if name not in names:
-            raise UsageError(f"there is no setting {name!r} for {model}", mend=nearest(name, names))
+            raise UsageError(f"there is no setting {name!r} for {model}", fix=nearest(name, names))
     settings = Settings(
         from_settings(FitSettings, _share(given, FitSettings)),
         from_settings(TextSettings, _share(given, TextSettings)),
@@ -60,8 +60,8 @@ def _check_numbers(group: Any, given: Mapping[str, Any]) -> None:
     for name in given.keys() & {f.name for f in dataclasses.fields(group)}:
         value = getattr(group, name)
         if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= 10**9:
-            raise UsageError(f"{name} cannot be {given[name]}", mend="give a whole number from 1 to 1,000,000,000")
+            raise UsageError(f"{name} cannot be {given[name]}", fix="give a whole number from 1 to 1,000,000,000")
         most = 1.0 if name in ("dropout", "decay") else float("inf")
         if isinstance(value, float) and not 0 <= value < most:
             rest = " below 1" if most == 1 else ""
-            raise UsageError(f"{name} cannot be {given[name]}", mend=f"give a number from 0{rest}")
+            raise UsageError(f"{name} cannot be {given[name]}", fix=f"give a number from 0{rest}")

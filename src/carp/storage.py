@@ -36,14 +36,14 @@ def disk_errors(where: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            what, mend = "there is no space left on the disk", "free some space and run the same command again"
+            what, fix = "there is no space left on the disk", "free some space and run the same command again"
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            what, mend = "writing is not allowed here", "choose a folder you may write to"
+            what, fix = "writing is not allowed here", "choose a folder you may write to"
         elif error.errno in (errno.ENOTDIR, errno.EEXIST):
-            what, mend = "a file stands where a folder is needed", "choose another place"
+            what, fix = "a file stands where a folder is needed", "choose another place"
         else:
-            what, mend = f"the disk refused ({error.strerror or error})", "check the disk and run it again"
-        raise StorageError(what, where=str(where), mend=mend) from error
+            what, fix = f"the disk refused ({error.strerror or error})", "check the disk and run it again"
+        raise StorageError(what, where=str(where), fix=fix) from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -86,7 +86,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"cannot be read ({error})", where=str(path), mend="make it anew") from error
+        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it anew") from error
 
 
 def append_json_line(path: Path, value: Any) -> None:
@@ -125,7 +125,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return dict(load_file(path))
     except (OSError, SafetensorError, ValueError) as error:
-        raise DamagedError(f"cannot be read ({error})", where=str(path), mend="make it anew") from error
+        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it anew") from error
 
 
 def sha256(path: Path) -> str:
@@ -191,10 +191,10 @@ def _alive(process: int) -> bool:
 def refuse_existing(path: Path, overwrite: bool, hint: str = "--overwrite") -> None:
     """An output that exists is never touched unless asked for."""
     if path.exists() and not overwrite:
-        raise UsageError("this already exists", where=str(path), mend=f"choose another --out, or add {hint}")
+        raise UsageError("this already exists", where=str(path), fix=f"choose another --out, or add {hint}")
     if path.exists() and overwrite and any(path.iterdir()) and not (path / MANIFEST).exists():
         raise UsageError(
-            "this folder was not made by carp and is not overwritten", where=str(path), mend="choose another --out"
+            "this folder was not made by carp and is not overwritten", where=str(path), fix="choose another --out"
         )
 
 
@@ -247,33 +247,33 @@ def check_folder(path: Path | str, kind: str, *, contents: bool = True) -> dict[
     again = f"make the {kind} anew, or restore it from a copy"
     bring_back(path)
     if not path.is_dir():
-        raise StorageError(f"there is no {kind} here", where=str(path), mend=f"check the path of the {kind}")
+        raise StorageError(f"there is no {kind} here", where=str(path), fix=f"check the path of the {kind}")
     if not (path / MANIFEST).is_file():
-        raise DamagedError(f"this folder is no carp {kind}: {MANIFEST} is missing", where=str(path), mend=again)
+        raise DamagedError(f"this folder is no carp {kind}: {MANIFEST} is missing", where=str(path), fix=again)
     manifest = read_json(path / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise DamagedError("the manifest is damaged", where=str(path / MANIFEST), mend=again)
+        raise DamagedError("the manifest is damaged", where=str(path / MANIFEST), fix=again)
     if manifest.get("kind") != kind:
-        raise UsageError(f"this is a {manifest.get('kind')}, not a {kind}", where=str(path), mend=f"give a {kind}")
+        raise UsageError(f"this is a {manifest.get('kind')}, not a {kind}", where=str(path), fix=f"give a {kind}")
     if manifest.get("version") != FORMAT_VERSION:
         raise DamagedError(
             f"it was made by another version (format {manifest.get('version')}, this reads {FORMAT_VERSION})",
             where=str(path),
-            mend=again,
+            fix=again,
         )
     for name, facts in manifest["files"].items():
-        _check_file(path, name, facts, contents=contents, mend=again)
+        _check_file(path, name, facts, contents=contents, fix=again)
     return manifest
 
 
-def _check_file(folder: Path, name: str, facts: Any, *, contents: bool, mend: str) -> None:
+def _check_file(folder: Path, name: str, facts: Any, *, contents: bool, fix: str) -> None:
     file = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts or len(name) > 200 or not isinstance(facts, dict):
-        raise DamagedError("the manifest is damaged", where=str(folder / MANIFEST), mend=mend)
+        raise DamagedError("the manifest is damaged", where=str(folder / MANIFEST), fix=fix)
     if not file.is_file():
-        raise DamagedError("a file of the folder is missing", where=str(file), mend=mend)
+        raise DamagedError("a file of the folder is missing", where=str(file), fix=fix)
     if file.stat().st_size != facts.get("bytes") or (contents and sha256(file) != facts.get("sha256")):
-        raise DamagedError("the file is damaged: it differs from what was saved", where=str(file), mend=mend)
+        raise DamagedError("the file is damaged: it differs from what was saved", where=str(file), fix=fix)
 
 
 def folder_size(path: Path) -> int:

@@ -52,7 +52,7 @@ def frame(chromium: str) -> Any:
     """The reviews of a made-up shop in which some ids and texts are full of markup."""
     import polars as pl
 
-    from carp.reviews.shop import make_shop
+    from carp.reviews.shop.made_up_shop import make_shop
 
     records = [_with_markup(dict(record)) for record in make_shop(**SHOP).records()]
     return pl.DataFrame([{name: record[name] for name in ("user", "item", "rating", "text")} for record in records])
@@ -121,11 +121,11 @@ def address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 @pytest.fixture(scope="session")
 def plain_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with a model that has no capsules, and with results of a small benchmark."""
-    from carp.bench.corpora import find_sources
+    from carp.bench.datasets import find_sources
     from carp.bench.grid import Grid, read_systems, run_grid
     from carp.recommender import Recommender
-    from carp.reviews.corpus import build_corpus
-    from carp.reviews.formats import read_reviews
+    from carp.reviews.corpora.corpus import build_corpus
+    from carp.reviews.sources.formats import read_reviews
 
     folder = tmp_path_factory.mktemp("plain")
     build_corpus(read_reviews(frame), min_reviews=1).save(folder / "shop")

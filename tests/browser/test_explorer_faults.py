@@ -49,10 +49,10 @@ def test_unknown_ids_are_told_with_what_helps(explorer, example):
     page = explorer.open("why", user="person-0O2", item=example["item"])
     problem = page.get_by_role("alert")
     told = explorer.ask(f"explain?user=person-0O2&item={example['item']}")
-    for part in ("title", "detail", "mend", "id"):
+    for part in ("title", "detail", "fix", "id"):
         assert told[part]
     expect(problem).to_contain_text(told["detail"])
-    expect(problem).to_contain_text(told["mend"])
+    expect(problem).to_contain_text(told["fix"])
     explorer.keep("problem")
     explorer.field("Person").fill(example["user"])
     page.keyboard.press("Enter")

@@ -11,9 +11,11 @@ import pytest
 
 from carp.models import REGISTRY, model_class
 from carp.recommender import Recommender
-from carp.reviews.corpus import build_corpus
-from carp.reviews.ledger import Ledger, RatingScale, Reviews
-from carp.reviews.split import TEST, VALID, random_split
+from carp.reviews.corpora.corpus import build_corpus
+from carp.reviews.rating_scale import RatingScale
+from carp.reviews.sources.ledger import Ledger, Reviews
+from carp.reviews.split import random_split
+from carp.reviews.split_parts import TEST, VALID
 
 PEOPLE, THINGS = 30, 14
 JUDGEMENTS = {

@@ -12,15 +12,15 @@ import torch
 
 import carp
 from carp.errors import UnknownIdError, UsageError
-from carp.explain import Explanation
+from carp.explain.explainer import explains
+from carp.explain.explanation import Explanation
 from carp.models import REGISTRY, model_class
 from carp.models.carp import Carp
-from carp.reasons import explains
 from carp.recommender import Recommender
-from carp.render.json import explanation_json
-from carp.render.page import explanation_page
-from carp.render.text import explanation_text
-from carp.reviews.split import TEST, TRAIN
+from carp.render.explanation_json import explanation_json
+from carp.render.html_page import explanation_page
+from carp.render.terminal import explanation_text
+from carp.reviews.split_parts import TEST, TRAIN
 
 EXPLAINING = sorted(name for name in REGISTRY if explains(model_class(name)))
 LISTENING = [name for name in EXPLAINING if not issubclass(model_class(name), Carp)]
@@ -30,9 +30,13 @@ NEWCOMER = ["superb strap and a brilliant cable", "the wood was flimsy, a poor s
 
 def some_pairs(rec, part, step):
     """Every so many pairs of a part of the corpus, by name, each with its record."""
-    pairs = rec.archive.pairs(part)
+    pairs = rec.fitted_corpus.pairs(part)
     for n in range(0, len(pairs), step):
-        yield rec.archive.users[int(pairs.users[n])], rec.archive.items[int(pairs.items[n])], int(pairs.records[n])
+        yield (
+            rec.fitted_corpus.users[int(pairs.users[n])],
+            rec.fitted_corpus.items[int(pairs.items[n])],
+            int(pairs.records[n]),
+        )
 
 
 def sentences_of(explanation):
@@ -72,8 +76,8 @@ def test_a_model_without_reasons_names_those_that_have_some(made_up, name):
 @pytest.mark.parametrize("name", LISTENING)
 def test_every_side_shares_itself_out_among_the_words_and_gives_padding_nothing(made_up, name):
     rec = made_up.of(name)
-    data, pairs = rec.archive.training_data(), rec.archive.pairs(TEST)
-    person, thing = rec.archive.users.index()["p00"], rec.archive.items.index()["t00"]
+    data, pairs = rec.fitted_corpus.training_data(), rec.fitted_corpus.pairs(TEST)
+    person, thing = rec.fitted_corpus.users.index()["p00"], rec.fitted_corpus.items.index()["t00"]
     silent = np.flatnonzero((pairs.users == person) | (pairs.items == thing))
     batch = data.batch(pairs, np.concatenate([np.arange(12), silent]))
     assert bool((batch.user_words == 0).any()), "there is padding"
@@ -94,7 +98,7 @@ def test_every_side_shares_itself_out_among_the_words_and_gives_padding_nothing(
 @pytest.mark.parametrize("name", LISTENING)
 def test_a_pair_is_explained_alone_as_among_others(made_up, name):
     rec = made_up.of(name)
-    data, pairs = rec.archive.training_data(), rec.archive.pairs(TEST)
+    data, pairs = rec.fitted_corpus.training_data(), rec.fitted_corpus.pairs(TEST)
     together = attention_of(rec, data.batch(pairs, np.arange(8)))
     for row in (0, 5):
         alone = attention_of(rec, data.batch(pairs, np.array([row])))
@@ -118,7 +122,7 @@ def test_where_no_word_is_heard_more_than_another_none_is_shown(made_up):
     with torch.no_grad():
         model.machine.weight.zero_()
         model.machine.factors.zero_()
-    deaf._take(model, rec.baseline, rec.archive)
+    deaf._take(model, rec.baseline, rec.fitted_corpus)
     deaf.facts = rec.facts
     assert sentences_of(rec.explain("p01", "t01"))
     found = deaf.explain("p01", "t01")
@@ -177,7 +181,7 @@ def test_quotes_are_what_people_wrote_of_other_pairs_and_marks_lie_inside(made_u
             assert sentence.text in texts[sentence.user, sentence.item]
             assert sentence.marks
             assert all(0 <= mark.start < mark.end <= len(sentence.text) for mark in sentence.marks)
-        if rec.archive.part[record] == TRAIN:
+        if rec.fitted_corpus.part[record] == TRAIN:
             assert found.target is None
             assert any("trained on" in note for note in found.notes)
         else:

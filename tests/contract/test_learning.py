@@ -14,10 +14,12 @@ import torch
 from carp.models import REGISTRY, model_class
 from carp.models.predict import predict_pairs
 from carp.recommender import Recommender
-from carp.reviews.corpus import build_corpus
-from carp.reviews.formats import read_reviews
-from carp.reviews.shop import make_shop
-from carp.settings import FitSettings, TextSettings, TrainingSettings
+from carp.reviews.corpora.corpus import build_corpus
+from carp.reviews.shop.made_up_shop import make_shop
+from carp.reviews.sources.formats import read_reviews
+from carp.reviews.text.vocabulary import TextSettings
+from carp.settings import FitSettings
+from carp.training.loop import TrainingSettings
 
 TOPICS = ("weight", "durability", "sound", "price")
 SHOP = {"people": 400, "things": 60, "reviews_per_person": 16, "topics": TOPICS, "noise": 0.0}
@@ -121,8 +123,8 @@ def test_training_beats_what_the_model_starts_from(fitted, name):
     """Some start from solved biases or factors: what is solved before the first step shows no learning."""
     (trained,) = fitted(name)
     torch.manual_seed(trained.seed)
-    model = trained.kind(trained.config, trained.archive.sizes)
-    data, test = trained.archive.training_data(), trained.archive.test_pairs()
+    model = trained.kind(trained.config, trained.fitted_corpus.sizes)
+    data, test = trained.fitted_corpus.training_data(), trained.fitted_corpus.test_pairs()
     model.start(data)
     guess = predict_pairs(model.eval(), data, test, trained.device)
     started = float(np.square(guess - test.ratings, dtype=np.float64).mean())

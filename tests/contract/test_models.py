@@ -16,7 +16,7 @@ from carp.models.base import RatingModel, make_config
 from carp.models.batch import Pairs
 from carp.models.predict import predict_pairs
 from carp.recommender import Recommender
-from carp.reviews.split import TEST, TRAIN
+from carp.reviews.split_parts import TEST, TRAIN
 
 
 def weights(rec):
@@ -75,8 +75,8 @@ def test_ratings_are_finite_and_in_range_for_everybody(made_up, name):
 
 def test_empty_documents_are_answered(made_up, name):
     rec = made_up.of(name)
-    assert rec.archive.user_documents.lengths()[rec.archive.users.index()["p00"]] == 0
-    assert rec.archive.item_documents.lengths()[rec.archive.items.index()["t00"]] == 0
+    assert rec.fitted_corpus.user_documents.lengths()[rec.fitted_corpus.users.index()["p00"]] == 0
+    assert rec.fitted_corpus.item_documents.lengths()[rec.fitted_corpus.items.index()["t00"]] == 0
     found = rec.predict([("p00", "t00"), ("p00", "t01"), ("p01", "t00")])
     assert np.isfinite(np.array(found)).all()
     assert found.notes == (None, None, None)
@@ -118,7 +118,7 @@ def test_asking_twice_gives_the_same_bits(made_up, name):
 
 def test_forward_agrees_with_separate_sides_and_with_single_rows(made_up, name):
     rec = made_up.of(name)
-    data, pairs = rec.archive.training_data(), rec.archive.pairs(TEST)
+    data, pairs = rec.fitted_corpus.training_data(), rec.fitted_corpus.pairs(TEST)
     with torch.no_grad():
         (batch,) = data.batches(pairs)
         whole = rec.model(batch).rating
@@ -134,12 +134,12 @@ def test_forward_agrees_with_separate_sides_and_with_single_rows(made_up, name):
 
 def test_the_loss_and_its_gradients_are_finite(made_up, name):
     rec = made_up.of(name)
-    archive = rec.archive
+    fitted = rec.fitted_corpus
     torch.manual_seed(0)
-    model = rec.kind(rec.config, archive.sizes)
-    data = archive.training_data()
+    model = rec.kind(rec.config, fitted.sizes)
+    data = fitted.training_data()
     model.start(data)
-    silent = np.flatnonzero((archive.pairs(TRAIN).users == 0) | (archive.pairs(TRAIN).items == 0))
+    silent = np.flatnonzero((fitted.pairs(TRAIN).users == 0) | (fitted.pairs(TRAIN).items == 0))
     for chosen in (np.arange(20), silent):
         batch = data.batch(data.train, chosen, training=True)
         model.train().zero_grad()
@@ -162,9 +162,9 @@ def test_it_beats_the_mean_where_ratings_follow_from_people_and_things(made_up, 
 def test_evaluation_stands_beside_the_mean_and_the_biases(made_up, name):
     found = made_up.of(name).evaluate()
     assert {name, "mean", "bias"} == set(found["rows"])
-    test = made_up.of(name).archive.test_pairs()
+    test = made_up.of(name).fitted_corpus.test_pairs()
     assert found["test_pairs"] == len(test)
-    mean = made_up.of("mean").archive.pairs(TRAIN).ratings.mean()
+    mean = made_up.of("mean").fitted_corpus.pairs(TRAIN).ratings.mean()
     assert found["rows"]["mean"]["mse"] == pytest.approx(float(np.square(test.ratings - mean).mean()), rel=1e-5)
 
 
@@ -186,7 +186,7 @@ def test_held_out_texts_leave_no_trace(made_up, name):
     assert list(made_up.noisy.texts) != list(made_up.corpus.texts)
     honest = made_up.fit(name, made_up.corpus, made_up.split, epochs=3)
     noisy = made_up.fit(name, made_up.noisy, made_up.split, epochs=3)
-    assert honest.archive.vocabulary.words == noisy.archive.vocabulary.words
+    assert honest.fitted_corpus.vocabulary.words == noisy.fitted_corpus.vocabulary.words
     assert same_weights(weights(honest), weights(noisy))
     assert list(honest.predict(made_up.pairs)) == list(noisy.predict(made_up.pairs))
 
@@ -204,13 +204,13 @@ def with_noise(documents, record, words, seed):
 def test_a_target_review_never_reaches_its_own_prediction(made_up, name):
     """In training, and when a training pair is asked for later: its own words may be anything."""
     rec = made_up.of(name)
-    archive = rec.archive
-    data, pairs = archive.training_data(), archive.pairs(TRAIN)
+    fitted = rec.fitted_corpus
+    data, pairs = fitted.training_data(), fitted.pairs(TRAIN)
     replaced = 0
     for n in range(0, len(pairs), 17):
         record = int(pairs.records[n])
-        users, count = with_noise(archive.user_documents, record, archive.sizes.words, n)
-        items, _ = with_noise(archive.item_documents, record, archive.sizes.words, n)
+        users, count = with_noise(fitted.user_documents, record, fitted.sizes.words, n)
+        items, _ = with_noise(fitted.item_documents, record, fitted.sizes.words, n)
         noisy = replace(data, user_documents=users, item_documents=items)
         with torch.no_grad():
             ratings = [rec.model(d.batch(pairs, np.array([n]), training=True)).rating for d in (data, noisy)]
@@ -221,15 +221,15 @@ def test_a_target_review_never_reaches_its_own_prediction(made_up, name):
 
 def test_a_training_pair_is_predicted_without_its_own_review(made_up, name):
     rec = made_up.of(name)
-    archive, pairs = rec.archive, rec.archive.pairs(TRAIN)
+    fitted, pairs = rec.fitted_corpus, rec.fitted_corpus.pairs(TRAIN)
     other = Recommender(name, device="cpu")
     for n in range(0, len(pairs), 41):
         record = int(pairs.records[n])
-        pair = archive.users[int(pairs.users[n])], archive.items[int(pairs.items[n])]
+        pair = fitted.users[int(pairs.users[n])], fitted.items[int(pairs.items[n])]
         noisy = replace(
-            archive,
-            user_documents=with_noise(archive.user_documents, record, archive.sizes.words, n)[0],
-            item_documents=with_noise(archive.item_documents, record, archive.sizes.words, n)[0],
+            fitted,
+            user_documents=with_noise(fitted.user_documents, record, fitted.sizes.words, n)[0],
+            item_documents=with_noise(fitted.item_documents, record, fitted.sizes.words, n)[0],
         )
         other._take(rec.model, rec.baseline, noisy)
         assert list(other.predict([pair])) == list(rec.predict([pair]))
@@ -238,7 +238,7 @@ def test_a_training_pair_is_predicted_without_its_own_review(made_up, name):
 def test_an_unasked_rating_changes_nothing(made_up, name):
     """Ratings given along with pairs that are only predicted are never looked at."""
     rec = made_up.of(name)
-    data, pairs = rec.archive.training_data(), rec.archive.pairs(TEST)
+    data, pairs = rec.fitted_corpus.training_data(), rec.fitted_corpus.pairs(TEST)
     others = Pairs(pairs.users, pairs.items, 6 - pairs.ratings, np.full(len(pairs), -1))
     found = [predict_pairs(rec.model, data, asked, rec.device) for asked in (pairs, others)]
     assert (found[0] == found[1]).all()
@@ -291,7 +291,7 @@ def test_a_stopped_training_goes_on_to_the_same_bits(made_up, name, tmp_path):
 
 def test_somebody_known_only_by_reviews_is_rated_where_the_sides_separate(made_up, name):
     rec = made_up.of(name)
-    items = [rec.archive.items[1], rec.archive.items[2], "nothing"]
+    items = [rec.fitted_corpus.items[1], rec.fitted_corpus.items[2], "nothing"]
     text = ["superb strap and a brilliant cable", "the wood was flimsy, a poor switch"]
     if not model_class(name).separates:
         with pytest.raises(UsageError):
@@ -301,4 +301,4 @@ def test_somebody_known_only_by_reviews_is_rated_where_the_sides_separate(made_u
     assert all(1 <= rating <= 5 for rating in ratings)
     assert ratings.notes[:2] == (None, None)
     assert "unknown item" in ratings.notes[2]
-    assert {found.item for found in rec.recommend_for(text, 3)} <= set(rec.archive.items)
+    assert {found.item for found in rec.recommend_for(text, 3)} <= set(rec.fitted_corpus.items)

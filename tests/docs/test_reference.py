@@ -10,7 +10,7 @@ import pytest
 from command_reference import parameters_of
 from sources import fields_of
 
-from carp.cli import COMMANDS
+from carp.cli.entry import COMMANDS
 from carp.models import REGISTRY, model_class
 
 
@@ -23,7 +23,7 @@ def test_options_are_those_that_the_command_line_takes(command):
     """Not by what the reference was made from, but by what the command says of itself."""
     from typer.testing import CliRunner
 
-    from carp.cli import app
+    from carp.cli.entry import app
 
     shown = CliRunner().invoke(app, [command.__name__, "--help"], env={"COLUMNS": "300", "TERM": "dumb"}).output
     taken = set(re.findall(r"(?:^|\s)(-{1,2}[a-z][a-z-]*)\b", re.sub(r"│", " ", shown.split("Options", 1)[1])))

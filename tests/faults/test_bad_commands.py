@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import pytest
 
 import carp
-from carp import cli
+from carp.cli import entry as cli
 from carp.errors import CarpError
-from carp.reviews.shop import make_shop
+from carp.reviews.shop.made_up_shop import make_shop
 
 SOURCE = Path(carp.__file__).parents[1]
 TINY = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "epochs=1"]
@@ -59,7 +59,7 @@ def fails(capsys, made, tmp_path):
         message = captured.err.strip()
         assert len(message.splitlines()) == 1, message
         assert message.startswith("carp")
-        assert "To mend it: " in message
+        assert "Fix: " in message
         assert "bug of carp" not in message
         assert (sums(made.folder), sums(tmp_path)) == before
         return message
@@ -407,7 +407,7 @@ def test_memory_interrupts_and_refusals_are_told_in_words():
         (KeyboardInterrupt(), "interrupted"),
         (PermissionError(errno.EACCES, "denied", "/place"), "/place: writing is not allowed"),
         (OSError(errno.EIO, "I/O error", "/place"), "/place: the disk refused (I/O error)"),
-        (CarpError("it broke", where="here", mend="glue it"), "carp: here: it broke. To mend it: glue it."),
+        (CarpError("it broke", where="here", fix="glue it"), "carp: here: it broke. Fix: glue it."),
     ]
     for error, words in cases:
         message, code = cli._last_words(error)

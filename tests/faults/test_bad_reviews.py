@@ -1,4 +1,4 @@
-"""Whatever the bytes are: no crash, nothing lost, bounded memory, and an error that says how to mend it."""
+"""Whatever the bytes are: no crash, nothing lost, bounded memory, and an error that says how to fix it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carp.errors import InputError
-from carp.reviews import files
-from carp.reviews.formats import Rejection, Review, detect_format, iterate_reviews, read_reviews
+from carp.reviews.sources import line_reading
+from carp.reviews.sources.formats import iterate_reviews, read_reviews
+from carp.reviews.sources.ledger import Rejection, Review
+from carp.reviews.sources.recognition import detect_format
 
 GOOD = {"user": "a", "item": "b", "rating": 4, "text": "fine"}
 GOOD_LINE = json.dumps(GOOD).encode()
@@ -174,7 +176,7 @@ def test_quotes_that_open_on_every_line_do_not_take_forever(tmp_path):
     path.write_bytes(b"user,item,rating,text\na,b,4,fine\n" + b'a",b,"\n' * 300_000)
     records = Counter(type(record) for record in iterate_reviews(path))
     assert records[Review] == 1
-    assert files.RESYNCHRONISATIONS < records[Rejection] <= 300_000
+    assert line_reading.RESYNCHRONISATIONS < records[Rejection] <= 300_000
 
 
 # Generated faults ----------------------------------------------------------------------------------------------------
@@ -256,7 +258,7 @@ def test_arbitrary_bytes_are_read_or_refused_politely(tmp_path, content):
             refusals.append(error)
         else:
             assert all(type(record) in (Review, Rejection) for record in records)
-    assert all(refusal.mend and refusal.where == str(path) for refusal in refusals)
+    assert all(refusal.fix and refusal.where == str(path) for refusal in refusals)
 
 
 @QUICKLY
@@ -282,7 +284,7 @@ def refused(path, match, **options):
     with pytest.raises(InputError, match=match) as caught:
         read_reviews(path, **options)
     assert caught.value.where
-    assert caught.value.mend
+    assert caught.value.fix
 
 
 def test_places_without_a_file_are_named(tmp_path):
@@ -333,10 +335,10 @@ def test_a_tar_archive_in_gzip_is_recognised(tmp_path):
     import tarfile
 
     path = tmp_path / "yelp.tgz"
-    with tarfile.open(path, "w:gz") as archive:
+    with tarfile.open(path, "w:gz") as packed:
         member = tarfile.TarInfo("review.json")
         member.size = len(GOOD_LINE)
-        archive.addfile(member, io.BytesIO(GOOD_LINE))
+        packed.addfile(member, io.BytesIO(GOOD_LINE))
     refused(path, "tar archive")
 
 
@@ -397,7 +399,7 @@ MEASURE = """
 import re, sys
 from pathlib import Path
 from carp.errors import InputError
-from carp.reviews.formats import read_reviews
+from carp.reviews.sources.formats import read_reviews
 import polars, zstandard
 
 def megabytes(entry):
@@ -472,8 +474,8 @@ def test_a_line_of_ten_megabytes_is_passed_over_in_little_memory(tmp_path, packe
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     good = Review("a", "b", 4.0, "fine")
-    assert records == [good, Rejection(str(path), 2, files.LINE_TOO_LONG), good]
-    assert peak < 3 * files.MAX_LINE
+    assert records == [good, Rejection(str(path), 2, line_reading.LINE_TOO_LONG), good]
+    assert peak < 3 * line_reading.MAX_LINE
 
 
 def test_detecting_looks_past_a_broken_beginning(tmp_path):

@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 
 import carp
-from carp.bench import results
-from carp.bench.corpora import find_sources
+from carp.bench import results_folder
+from carp.bench.cell_processes import run_in_processes
+from carp.bench.datasets import find_sources
 from carp.bench.grid import Grid, read_systems, run_grid
-from carp.bench.results import BENCH
-from carp.bench.workers import run_in_processes
-from carp.reviews.corpus import build_corpus
+from carp.bench.results_folder import BENCH
+from carp.reviews.corpora.corpus import build_corpus
 
 KILLS = int(os.environ.get("CARP_KILLS", "10"))
 MODELS, SEEDS = "mean,bias,carp,carp:routing=agreement", 3
@@ -71,7 +71,7 @@ def arrange_death(moment, cell, rng):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.005, 0.25))  # ends the process wherever it is
     else:
-        results.os.write, Path.replace = dying_write, dying_replace
+        results_folder.os.write, Path.replace = dying_write, dying_replace
 
 
 def killed_run(corpus, out, number):

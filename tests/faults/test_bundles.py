@@ -20,8 +20,8 @@ import pytest
 import torch
 
 import carp
-from carp.bundle import read_bundle
 from carp.errors import CarpError, DamagedError, UsageError
+from carp.persist.bundle import read_bundle
 from carp.storage import MANIFEST, seal
 
 pytestmark = pytest.mark.usefixtures("single_thread")
@@ -60,14 +60,14 @@ def lay_out(folder, files):
 
 def content_of(folder):
     """Everything a bundle says, as one sum."""
-    name, model, baseline, archive, facts = read_bundle(folder)
-    total = hashlib.sha256(json.dumps([name, facts, archive.vocabulary.words], sort_keys=True).encode())
+    name, model, baseline, fitted, facts = read_bundle(folder)
+    total = hashlib.sha256(json.dumps([name, facts, fitted.vocabulary.words], sort_keys=True).encode())
     for module in (model, baseline):
         for key, tensor in module.state_dict().items():
             total.update(key.encode() + tensor.numpy().tobytes())
-    arrays = [archive.user, archive.item, archive.rating, archive.part]
-    arrays += [column for docs in (archive.user_documents, archive.item_documents) for column in docs.arrays().values()]
-    for strings in (archive.users, archive.items, archive.texts):
+    arrays = [fitted.user, fitted.item, fitted.rating, fitted.part]
+    arrays += [column for docs in (fitted.user_documents, fitted.item_documents) for column in docs.arrays().values()]
+    for strings in (fitted.users, fitted.items, fitted.texts):
         arrays += [strings.data, strings.offsets]
     for array in arrays:
         total.update(np.ascontiguousarray(array).tobytes())
@@ -142,7 +142,7 @@ def test_no_damaged_bundle_loads_silently(whole, tmp_path):
             found = content_of(folder)
         except CarpError as error:
             refused += 1
-            assert error.mend, f"{damage.__name__} {number}"  # noqa: PT017  a copy that loads is judged below
+            assert error.fix, f"{damage.__name__} {number}"  # noqa: PT017  a copy that loads is judged below
         else:
             same += 1
             assert found == expected, f"{damage.__name__} {number} loaded with other content"
@@ -263,12 +263,12 @@ def test_loading_needs_neither_the_corpus_nor_the_process_that_fitted(rec, tmp_p
     (tmp_path / "empty").mkdir()
     script = (
         "import json, sys\n"
-        "for name in ('polars', 'pandas', 'carp.reviews.formats', 'carp.reviews.shop'):\n"
+        "for name in ('polars', 'pandas', 'carp.reviews.sources.formats', 'carp.reviews.shop.made_up_shop'):\n"
         "    sys.modules[name] = None\n"
         "import carp, torch\n"
         "torch.set_num_threads(1)\n"
         "rec = carp.load(sys.argv[1], device='cpu')\n"
-        "user, item = rec.archive.users[3], rec.archive.items[2]\n"
+        "user, item = rec.fitted_corpus.users[3], rec.fitted_corpus.items[2]\n"
         "print(json.dumps([list(rec.predict([(user, item), ('nobody', item)])), rec.explain(user, item).as_dict()]))\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -283,7 +283,7 @@ def test_loading_needs_neither_the_corpus_nor_the_process_that_fitted(rec, tmp_p
     )
     assert loaded.returncode == 0, loaded.stderr
     ratings, explanation = json.loads(loaded.stdout)
-    user, item = rec.archive.users[3], rec.archive.items[2]
+    user, item = rec.fitted_corpus.users[3], rec.fitted_corpus.items[2]
     assert ratings == list(rec.predict([(user, item), ("nobody", item)]))
     assert explanation == json.loads(json.dumps(rec.explain(user, item).as_dict()))
 

@@ -22,14 +22,14 @@ import numpy as np
 import pytest
 import torch
 
-import carp.checkpoint as checkpoints
-from carp.checkpoint import CHECKPOINT, LOG
+import carp.training.checkpoint as checkpoints
 from carp.errors import CarpError, DamagedError, StorageError, UsageError
 from carp.models.base import make_config
 from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.carp import Carp
 from carp.reviews.documents import make_documents
-from carp.train import Silent, Stopped, TrainingSettings, train
+from carp.training.checkpoint import CHECKPOINT, LOG
+from carp.training.loop import Silent, Stopped, TrainingSettings, train
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
@@ -300,7 +300,7 @@ def test_an_interrupt_from_the_keyboard_keeps_a_checkpoint(data, expected, tmp_p
 
     with pytest.raises(Stopped, match="2 whole epochs") as caught:
         run(data, tmp_path, resume=False, watcher=Impatient())
-    assert "--resume" in caught.value.mend
+    assert "--resume" in caught.value.fix
     assert run(data, tmp_path, resume=True) == expected
 
 
@@ -321,7 +321,7 @@ def test_a_full_disk_at_each_write_leaves_the_last_checkpoint(data, expected, tm
         try:
             run(data, place, resume=False, settings=settings)
         except StorageError as error:
-            assert error.mend  # noqa: PT017  the loop ends with the first run that is not refused
+            assert error.fix  # noqa: PT017  the loop ends with the first run that is not refused
         else:
             break
         calls = -(10**6)  # space again
@@ -363,7 +363,7 @@ def test_other_settings_other_data_and_another_seed_are_another_training(tmp_pat
     import polars
 
     from carp import Recommender, make_shop, read_reviews
-    from carp.reviews.corpus import build_corpus
+    from carp.reviews.corpora.corpus import build_corpus
 
     rows = make_shop(people=16, things=8, reviews_per_person=6, seed=3).records()
     corpus = build_corpus(read_reviews(polars.DataFrame(rows)), min_reviews=1)
@@ -411,7 +411,7 @@ def test_a_damaged_checkpoint_is_refused(data, saved, tmp_path, kind):
             continue  # white space at the end of a JSON file means nothing
         with pytest.raises(CarpError) as caught:
             run(data, tmp_path / "x", resume=True)
-        assert caught.value.mend
+        assert caught.value.fix
 
 
 def test_a_checkpoint_without_its_tensors_is_refused(data, saved, tmp_path):

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from carp.cli.prepare_command import prepare
 from carp.errors import CarpError, InputError, StorageError
-from carp.reviews import columns, files, prepare, unpack
-from carp.reviews.crew import Crew
-from carp.reviews.formats import read_reviews
-from carp.reviews.prepare import SMALL, prepare_corpus
-from carp.reviews.reading import Asked
+from carp.reviews.corpora import record_columns
+from carp.reviews.corpora.preparation import SMALL, prepare_corpus
+from carp.reviews.corpora.worker_pool import WorkerPool
+from carp.reviews.sources import line_reading, unpacking
+from carp.reviews.sources.formats import read_reviews
+from carp.reviews.sources.request import SourceRequest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -44,14 +46,14 @@ def reviews(tmp_path):
 def corpus(reviews, tmp_path):
     """A corpus that is to be replaced."""
     out = tmp_path / "corpus"
-    prepare_corpus([reviews], out, Asked())
+    prepare_corpus([reviews], out, SourceRequest())
     return out
 
 
 @pytest.fixture(autouse=True)
 def tiny_pieces(monkeypatch):
-    monkeypatch.setattr(unpack, "CHUNK", 2_000)
-    monkeypatch.setattr(files, "STRETCH", 8_000)
+    monkeypatch.setattr(unpacking, "CHUNK", 2_000)
+    monkeypatch.setattr(line_reading, "STRETCH", 8_000)
 
 
 def contents(folder):
@@ -62,21 +64,21 @@ def contents(folder):
 def crews(monkeypatch):
     """The processes of every worker that is started."""
     started = []
-    enter = Crew.__enter__
+    enter = WorkerPool.__enter__
 
-    def noted(crew):
-        entered = enter(crew)
+    def noted(pool):
+        entered = enter(pool)
         started.extend(worker.pid for worker in entered._workers)
         return entered
 
-    monkeypatch.setattr(Crew, "__enter__", noted)
+    monkeypatch.setattr(WorkerPool, "__enter__", noted)
     return started
 
 
 def stopped(kind, match, source, corpus, crews):
     before, beside = contents(corpus), sorted(corpus.parent.iterdir())
     with pytest.raises(kind, match=match) as caught:
-        prepare_corpus([source], corpus, Asked(), min_reviews=3, overwrite=True, workers=2)
+        prepare_corpus([source], corpus, SourceRequest(), min_reviews=3, overwrite=True, workers=2)
     assert len(crews) == 2
     assert not [process for process in crews if Path(f"/proc/{process}").exists()]
     assert contents(corpus) == before
@@ -85,7 +87,7 @@ def stopped(kind, match, source, corpus, crews):
 
 
 def test_a_worker_killed_while_decoding_is_an_error_with_a_remedy(monkeypatch, reviews, corpus, crews):
-    monkeypatch.setattr(columns, "decode_stretch", kill_oneself)
+    monkeypatch.setattr(record_columns, "decode_stretch", kill_oneself)
     error = stopped(CarpError, "a worker process ended by signal SIGKILL", reviews, corpus, crews)
     assert "run the same command again" in str(error)
 
@@ -103,7 +105,7 @@ def fill_the_disk(_):
     raise OSError(28, "No space left on device", "somewhere")
 
 
-@pytest.mark.parametrize(("place", "name"), [(columns, "decode_stretch"), (prepare, "cut_texts")])
+@pytest.mark.parametrize(("place", "name"), [(record_columns, "decode_stretch"), (prepare, "cut_texts")])
 def test_a_disk_that_is_full_for_a_worker_is_told_as_such(monkeypatch, reviews, corpus, crews, place, name):
     monkeypatch.setattr(place, name, fill_the_disk)
     error = stopped(StorageError, "no space left on the disk", reviews, corpus, crews)
@@ -129,7 +131,7 @@ def test_an_interrupt_in_either_phase_leaves_nothing(monkeypatch, reviews, corpu
         crews.clear()
         before, beside = contents(corpus), sorted(corpus.parent.iterdir())
         with pytest.raises(KeyboardInterrupt):
-            prepare_corpus([reviews], corpus, Asked(), overwrite=True, workers=2, **{phase: interrupt})
+            prepare_corpus([reviews], corpus, SourceRequest(), overwrite=True, workers=2, **{phase: interrupt})
         assert len(crews) == 2
         assert not [process for process in crews if Path(f"/proc/{process}").exists()]
         assert contents(corpus) == before
@@ -205,7 +207,7 @@ def test_a_killed_command_takes_its_workers_along_and_the_next_one_cleans_up(lar
     process.kill()
     process.communicate()
     ended(workers)
-    prepare_corpus([reviews], tmp_path / "corpus", Asked())
+    prepare_corpus([reviews], tmp_path / "corpus", SourceRequest())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "large.jsonl", "reviews.jsonl"]
 
 

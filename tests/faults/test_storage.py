@@ -142,7 +142,7 @@ def test_every_refusal_says_what_and_where_and_how_to_mend_it(tmp_path, monkeypa
     FullDisk(monkeypatch, 1, error=number)
     with pytest.raises(StorageError, match=words) as caught:
         write_bytes(tmp_path / "x", b"")
-    assert caught.value.mend
+    assert caught.value.fix
     assert caught.value.where == str(tmp_path / "x")
 
 
@@ -471,7 +471,7 @@ def test_a_manifest_of_another_kind_version_or_form_is_refused(folder, edit):
     change(folder, edit)
     with pytest.raises(CarpError) as caught:
         check_folder(folder, "thing")
-    assert caught.value.mend
+    assert caught.value.fix
 
 
 def test_what_is_no_folder_of_ours_is_refused(folder, tmp_path):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from carp import kernels
-from carp.kernels import native
+from carp.kernels import dispatch
+from carp.kernels.cpu import compiler
 
 SHAPES = [
     {},
@@ -40,7 +40,7 @@ if not torch.cuda.is_available() and interpreter_can_be_had():
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
     """Each test hears what a new process would say."""
-    monkeypatch.setattr(kernels, "_TOLD", set())
+    monkeypatch.setattr(dispatch, "_TOLD", set())
 
 
 @pytest.fixture(params=SHAPES, ids=str)
@@ -52,10 +52,10 @@ def shape(request):
 @pytest.fixture
 def compiled():
     """Where there is a compiler, a C file that it does not take is a failure, never a skip."""
-    if not any(map(shutil.which, native.COMPILERS)):
+    if not any(map(shutil.which, compiler.COMPILERS)):
         pytest.skip("there is no C compiler here")
     if os.environ.get("CARP_NATIVE") == "0":
         pytest.skip("CARP_NATIVE=0 switches the compiled kernels off")
-    sources = sorted(Path(native.__file__).parent.glob("*.c"))
+    sources = sorted(Path(compiler.__file__).parent.glob("*.c"))
     assert sources
-    assert [source.name for source in sources if native.library(source.stem) is None] == []
+    assert [source.name for source in sources if compiler.library(source.stem) is None] == []

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from carp.kernels import native, pair_cpu
-from carp.kernels.pair_cpu import SIDES, learn_pairs
+from carp.kernels.cpu import compiler, pair_gradients
+from carp.kernels.cpu.pair_gradients import SIDES, learn_pairs
 from carp.models.batch import Batch, Sizes
 from carp.models.carp import Carp, CarpConfig
 
@@ -140,7 +140,7 @@ def test_pieces_and_threads_change_no_bit(monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
-    monkeypatch.setattr(pair_cpu, "PIECE", 32)
+    monkeypatch.setattr(pair_gradients, "PIECE", 32)
     for ours, other in zip(learned(), alone, strict=True):
         torch.testing.assert_close(ours, other, rtol=1e-4, atol=1e-6)
 
@@ -156,10 +156,10 @@ def test_what_is_not_covered_is_left_to_autograd(settings):
 
 
 def test_without_a_compiler_autograd_is_asked(monkeypatch):
-    native.library.cache_clear()
-    monkeypatch.setattr(native.shutil, "which", lambda _: None)
+    compiler.library.cache_clear()
+    monkeypatch.setattr(compiler.shutil, "which", lambda _: None)
     try:
         model = model_of(latent_size=4, viewpoints=2).float()
         assert learn_pairs(model, batch_of(5, torch.float32), sides_of(model.float(), 5)) is None
     finally:
-        native.library.cache_clear()
+        compiler.library.cache_clear()

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from carp.archive import TextSettings, make_archive
 from carp.models.carp import Carp, CarpConfig
-from carp.reviews.corpus import build_corpus
-from carp.reviews.formats import read_reviews
-from carp.reviews.shop import make_shop
+from carp.reviews.corpora.corpus import build_corpus
+from carp.reviews.shop.made_up_shop import make_shop
+from carp.reviews.sources.formats import read_reviews
 from carp.reviews.split import random_split
-from carp.train import TrainingSettings, train
+from carp.reviews.text.vocabulary import TextSettings
+from carp.training.fitted_corpus import fit_corpus
+from carp.training.loop import TrainingSettings, train
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 CPU = torch.device("cpu")
@@ -31,7 +32,7 @@ def one_thread(single_thread):
 def data():
     corpus = build_corpus(read_reviews(make_shop(people=60, things=25, seed=3).frame()))
     split = random_split(corpus.user, corpus.item, seed=0)
-    return make_archive(corpus, split, TextSettings()).training_data()
+    return fit_corpus(corpus, split, TextSettings()).training_data()
 
 
 def test_the_straightforward_form_gives_the_models_ratings_and_loss(data):
@@ -72,7 +73,7 @@ def test_training_reaches_the_plain_validation_error(data, variant, monkeypatch)
     reached = {"fast": [], "plain": []}
     for path, errors in reached.items():
         if path == "plain":
-            monkeypatch.setattr("carp.train.trainer_for", lambda *_: None)
+            monkeypatch.setattr("carp.training.loop.trainer_for", lambda *_: None)
         for seed in range(2):
             torch.manual_seed(seed)
             model = Carp(CarpConfig(**{**SMALL, **variant}), data.sizes)
@@ -88,7 +89,7 @@ def test_without_dropout_training_goes_through_the_plain_errors(data, monkeypatc
     histories = []
     for path in ("fast", "plain"):
         if path == "plain":
-            monkeypatch.setattr("carp.train.trainer_for", lambda *_: None)
+            monkeypatch.setattr("carp.training.loop.trainer_for", lambda *_: None)
         torch.manual_seed(0)
         model = Carp(CarpConfig(**SMALL, dropout=0.0), data.sizes)
         settings = TrainingSettings(epochs=3, learning_rate=0.005, batch_size=50)

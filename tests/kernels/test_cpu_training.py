@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from carp.kernels import ragged, step_native, trainer_for
-from carp.kernels.optimizer_native import NativeRmsprop
-from carp.kernels.ragged import Windows, lay_down, pair_weights
-from carp.kernels.step_torch import TorchStep
-from carp.kernels.train_cpu import CpuTrainer
-from carp.kernels.workers import Workers, workers
+from carp.kernels.cpu import ragged, step_c
+from carp.kernels.cpu.cpu_trainer import CpuTrainer
+from carp.kernels.cpu.ragged import Windows, lay_down, pair_weights
+from carp.kernels.cpu.rmsprop_c import NativeRmsprop
+from carp.kernels.cpu.step_torch import TorchStep
+from carp.kernels.cpu.threads import Workers, workers
+from carp.kernels.dispatch import trainer_for
 from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.carp import Carp, CarpConfig
 from carp.models.predict import predict_pairs
 from carp.reviews.documents import Documents, padded
-from carp.train import Silent, TrainingSettings, make_optimizer, train
+from carp.training.loop import Silent, TrainingSettings, make_optimizer, train
 
 TINY = {"dimension": 12, "filters": 7, "latent_size": 5, "viewpoints": 3, "dropout": 0.0}
 CPU = torch.device("cpu")
@@ -270,7 +271,7 @@ def gradients_of_one_step(run, model, data):
 def test_the_compiled_gradient_of_one_step_is_the_plain_one(shape, block, monkeypatch):
     """Pairs share documents and leave different reviews out; some documents are empty, some of one word."""
     monkeypatch.setattr(ragged, "BLOCK_TOKENS", block)
-    monkeypatch.setattr(step_native, "BLOCKS", 2)
+    monkeypatch.setattr(step_c, "BLOCKS", 2)
     data = made_up_data(seed=7)
     exact, model = twins(data, **shape)
     expected = gradients_of_one_step(plain_epoch, exact, data)
@@ -301,10 +302,10 @@ def test_compiled_and_torch_drop_the_same_features(dropout):
     data = made_up_data(seed=5, longest=20)
     settings = TrainingSettings(batch_size=16, learning_rate=1e-3)
     losses = []
-    for form in (step_native.NativeStep, TorchStep):
+    for form in (step_c.NativeStep, TorchStep):
         _, model = twins(data, dtype=torch.float32, dropout=dropout, filters=50)
         trainer = CpuTrainer(model.train(), data, settings.batch_size, make_optimizer(model, settings))
-        assert trainer.form is step_native.NativeStep
+        assert trainer.form is step_c.NativeStep
         trainer.form = form
         losses.append([trainer.epoch(0, epoch, Silent()) for epoch in (1, 2)])
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
@@ -338,10 +339,10 @@ def test_double_precision_and_machines_without_a_compiler_are_served_by_torch(mo
     assert CpuTrainer(exact, data, 16, make_optimizer(exact, settings)).form is TorchStep
     model.float()
     for library in ("encoder_library", "words_library"):
-        monkeypatch.setattr(step_native, library, lambda: None)
+        monkeypatch.setattr(step_c, library, lambda: None)
         assert CpuTrainer(model, data, 16, make_optimizer(model, settings)).form is TorchStep
         monkeypatch.undo()
-    assert CpuTrainer(model, data, 16, make_optimizer(model, settings)).form is step_native.NativeStep
+    assert CpuTrainer(model, data, 16, make_optimizer(model, settings)).form is step_c.NativeStep
 
 
 @pytest.mark.usefixtures("compiled")

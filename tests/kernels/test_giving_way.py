@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-import carp.train as training
-from carp import kernels
+import carp.training.loop as training
 from carp.errors import SlowerWarning
-from carp.kernels import gpu_check as check
-from carp.kernels import gpu_encode, gpu_score, gpu_train, top
+from carp.kernels import best_items, dispatch
+from carp.kernels.gpu import encoder, gpu_trainer, scorer
+from carp.kernels.gpu import self_check as check
 from carp.models.predict import encode_documents, score_pairs
 
 CPU = torch.device("cpu")
@@ -35,9 +35,9 @@ def sides():
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
     """Tensors lie on the CPU, and the GPU's paths are taken for them."""
-    for module in (kernels, top):
+    for module in (dispatch, best_items):
         monkeypatch.setattr(module, "gpu_kernels_wanted", lambda device: True)
-    for module in (gpu_train, gpu_encode, gpu_score):
+    for module in (gpu_trainer, encoder, scorer):
         monkeypatch.setattr(module, "usable_on", lambda device: True)
 
 
@@ -51,7 +51,7 @@ def the_line(caught):
 
 
 def test_scores_are_the_plain_ones(data, model, sides, monkeypatch, as_on_a_gpu, recwarn):
-    monkeypatch.setattr(gpu_score, "score_pairs_gpu", fail)
+    monkeypatch.setattr(scorer, "score_pairs_gpu", fail)
     found = [score_pairs(model, *sides, data.train) for _ in range(2)]
     u, i = torch.from_numpy(data.train.users), torch.from_numpy(data.train.items)
     with torch.no_grad():
@@ -62,10 +62,10 @@ def test_scores_are_the_plain_ones(data, model, sides, monkeypatch, as_on_a_gpu,
 
 
 def test_the_best_items_are_the_plain_ones(model, sides, monkeypatch, as_on_a_gpu, recwarn):
-    monkeypatch.setattr(gpu_score, "top_items_gpu", fail)
+    monkeypatch.setattr(scorer, "top_items_gpu", fail)
     exclude = torch.tensor([[0, 3], [1, 1]])
-    best, ratings = top.top_items(model, *sides, 4, users=[5, 2], exclude=exclude)
-    again, _ = top.top_items(model, *sides, 4, users=[5, 2], exclude=exclude)
+    best, ratings = best_items.top_items(model, *sides, 4, users=[5, 2], exclude=exclude)
+    again, _ = best_items.top_items(model, *sides, 4, users=[5, 2], exclude=exclude)
     every = torch.arange(9)
     with torch.no_grad():
         rows = [model.score(every * 0 + u, every, sides[0][u].expand(9, -1, -1), sides[1]).rating for u in (5, 2)]
@@ -77,9 +77,9 @@ def test_the_best_items_are_the_plain_ones(model, sides, monkeypatch, as_on_a_gp
 
 
 def test_documents_are_encoded_plainly(data, model, monkeypatch, as_on_a_gpu, recwarn):
-    monkeypatch.setattr(gpu_encode, "encode_side_gpu", fail)
+    monkeypatch.setattr(encoder, "encode_side_gpu", fail)
     found = encode_documents(model.encode_users, data.user_documents, CPU)
-    monkeypatch.setattr(kernels, "encode_documents", lambda *given: None)
+    monkeypatch.setattr(dispatch, "encode_documents", lambda *given: None)
     assert torch.equal(found, encode_documents(model.encode_users, data.user_documents, CPU))
     assert the_line(recwarn) == "encoding documents takes the plain path: ptxas was not found and much more"
 
@@ -95,9 +95,9 @@ def trained(data):
 def test_training_goes_on_to_the_end_when_the_gpus_trainer_cannot_be_prepared(
     data, monkeypatch, as_on_a_gpu, recwarn, broken
 ):
-    monkeypatch.setattr(gpu_train.GpuTrainer, broken, fail)
-    monkeypatch.setattr(kernels, "encode_documents", lambda *given: None)
-    monkeypatch.setattr(kernels, "score_pairs", lambda *given: None)
+    monkeypatch.setattr(gpu_trainer.GpuTrainer, broken, fail)
+    monkeypatch.setattr(dispatch, "encode_documents", lambda *given: None)
+    monkeypatch.setattr(dispatch, "score_pairs", lambda *given: None)
     weights, losses = trained(data)
     assert len(losses) == 3
     line = "training takes the plain path: the GPU kernels could not be prepared (ptxas was not found)."
@@ -110,9 +110,9 @@ def test_training_goes_on_to_the_end_when_the_gpus_trainer_cannot_be_prepared(
 
 def test_a_gpu_whose_kernels_are_refused_takes_the_plain_path_in_silence(data, monkeypatch, recwarn):
     monkeypatch.setenv("CARP_GPU_KERNELS", "0")
-    monkeypatch.setattr(gpu_train, "gpu_trainer", fail)
+    monkeypatch.setattr(gpu_trainer, "gpu_trainer", fail)
     model = check.small_model(data, **SMALL)
     optimizer = torch.optim.RMSprop(model.parameters())
     settings = training.TrainingSettings()
-    assert kernels.trainer_for(model, data, settings, torch.device("cuda"), optimizer) is None
+    assert dispatch.trainer_for(model, data, settings, torch.device("cuda"), optimizer) is None
     assert list(recwarn) == []

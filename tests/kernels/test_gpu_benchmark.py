@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from carp.kernels.gpu_support import has_triton
+from carp.kernels.gpu.availability import has_triton
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,15 +7,14 @@ import dataclasses
 import pytest
 import torch
 
-from carp import kernels
 from carp.errors import SlowerWarning
-from carp.kernels import gpu_check as check
-from carp.kernels import gpu_encode, gpu_score, gpu_support, gpu_train
-from carp.kernels.gpu_corpus import GpuCorpus
-from carp.kernels.gpu_layout import Packed
-from carp.kernels.gpu_room import Tuning
-from carp.kernels.gpu_step import Buffers
-from carp.kernels.gpu_support import NoFastPath
+from carp.kernels import dispatch
+from carp.kernels.gpu import availability, encoder, gpu_trainer, scorer
+from carp.kernels.gpu import self_check as check
+from carp.kernels.gpu.availability import NoFastPath
+from carp.kernels.gpu.device_corpus import GpuCorpus
+from carp.kernels.gpu.parameter_layout import Packed
+from carp.kernels.gpu.workspace import Buffers, Tuning
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -32,7 +31,7 @@ def optimizer_of(model, **more):
 @pytest.mark.parametrize("settings", [{}, {"variant": "calibrated"}, {"routing": "agreement"}, {"biases": "tuned"}])
 def test_the_usual_variants_are_covered(data, settings):
     model = check.small_model(data, dimension=6, **settings)
-    assert gpu_train.covers(model, optimizer_of(model))
+    assert gpu_trainer.covers(model, optimizer_of(model))
 
 
 @pytest.mark.parametrize(
@@ -51,13 +50,13 @@ def test_the_usual_variants_are_covered(data, settings):
 )
 def test_other_choices_take_the_plain_path(data, settings):
     model = check.small_model(data, dimension=6, **settings)
-    assert not gpu_train.covers(model, optimizer_of(model))
+    assert not gpu_trainer.covers(model, optimizer_of(model))
 
 
 def test_another_optimizer_takes_the_plain_path(data):
     model = check.small_model(data, dimension=6)
-    assert not gpu_train.covers(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    assert not gpu_train.covers(model, optimizer_of(model, momentum=0.9))
+    assert not gpu_trainer.covers(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert not gpu_trainer.covers(model, optimizer_of(model, momentum=0.9))
 
 
 def test_the_packed_layout_holds_every_number_once(data):
@@ -82,18 +81,18 @@ def test_too_little_memory_is_said_before_anything_is_allocated(data, monkeypatc
     model = check.small_model(data, dimension=6)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 1000))
     with pytest.raises(NoFastPath, match="GB of GPU memory"):
-        gpu_train._check_memory(model, data, 10, torch.device("cuda"), gpu_train.Precision())
+        gpu_trainer._check_memory(model, data, 10, torch.device("cuda"), gpu_trainer.Precision())
 
 
 def test_a_compiler_that_fails_is_one_line(data, monkeypatch):
     def fail(self):
         raise RuntimeError("ptxas was not found\nand much more")
 
-    monkeypatch.setattr(gpu_train, "usable_on", lambda device: True)
-    monkeypatch.setattr(gpu_train.GpuTrainer, "prepare", fail)
+    monkeypatch.setattr(gpu_trainer, "usable_on", lambda device: True)
+    monkeypatch.setattr(gpu_trainer.GpuTrainer, "prepare", fail)
     model = check.small_model(data, dimension=6)
     with pytest.raises(NoFastPath, match=r"could not be prepared \(ptxas was not found\)"):
-        gpu_train.gpu_trainer(model, data, check.Batched(10), CPU, optimizer_of(model))
+        gpu_trainer.gpu_trainer(model, data, check.Batched(10), CPU, optimizer_of(model))
 
 
 class Recording:
@@ -129,19 +128,19 @@ class Watcher:
 
 def test_an_epoch_is_recordings_of_several_steps_and_the_rest_one_by_one(data, monkeypatch):
     model = check.small_model(data, dimension=6)
-    trainer, _ = check.make_trainer(model, data, 4, CPU, gpu_train.Precision(), record=False)
-    several = gpu_train.STEPS_AT_ONCE
+    trainer, _ = check.make_trainer(model, data, 4, CPU, gpu_trainer.Precision(), record=False)
+    several = gpu_trainer.STEPS_AT_ONCE
     trainer.graphs = {1: Recording(1), several: Recording(several)}
     monkeypatch.setattr(torch.cuda, "Event", Event)
     watcher = Watcher()
     trainer.run(None, 12 * several + 3, watcher)
     assert Recording.launched == watcher.seen == 12 * several + 3
-    assert Recording.furthest <= several * (gpu_train.AHEAD + 1)
+    assert Recording.furthest <= several * (gpu_trainer.AHEAD + 1)
 
 
 def test_the_order_made_ahead_is_the_epochs_own(data):
     trainer, _ = check.make_trainer(
-        check.small_model(data, dimension=6), data, 4, CPU, gpu_train.Precision(), record=False
+        check.small_model(data, dimension=6), data, 4, CPU, gpu_trainer.Precision(), record=False
     )
     wanted = trainer._order(3, 7)
     trainer.next_order = (3, 7), wanted
@@ -170,51 +169,49 @@ def test_encoding_that_fails_takes_the_plain_path_with_one_line(data, monkeypatc
     def fail(*given):
         raise RuntimeError("ptxas was not found\nand much more")
 
-    monkeypatch.setattr(gpu_encode, "usable_on", lambda device: True)
-    monkeypatch.setattr(gpu_encode, "encode_side_gpu", fail)
+    monkeypatch.setattr(encoder, "usable_on", lambda device: True)
+    monkeypatch.setattr(encoder, "encode_side_gpu", fail)
     model = check.small_model(data, dimension=6).eval()
     with pytest.warns(RuntimeWarning, match="^encoding documents takes the plain path: ptxas was not found and much"):
-        assert kernels._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+        assert dispatch._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
 
 
 def on_a_gpu_without_triton(monkeypatch):
     """Where tensors lie on the CPU, the paths are asked as if they lay on a GPU."""
-    monkeypatch.setattr(gpu_support, "has_triton", lambda: False)
-    for module in (gpu_train, gpu_encode, gpu_score):
-        monkeypatch.setattr(module, "usable_on", lambda device: gpu_support.usable_on(GPU))
+    monkeypatch.setattr(availability, "has_triton", lambda: False)
+    for module in (gpu_trainer, encoder, scorer):
+        monkeypatch.setattr(module, "usable_on", lambda device: availability.usable_on(GPU))
 
 
 def test_a_gpu_without_triton_is_told_once_for_a_model_that_the_kernels_cover(data, monkeypatch, recwarn):
     on_a_gpu_without_triton(monkeypatch)
     model = check.small_model(data, dimension=6).eval()
     sides = (torch.randn(size, 5, 25) for size in (12, 9))
-    assert kernels.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
-    assert kernels._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
-    assert kernels._score_pairs_gpu(model, *sides, data.train) is None
+    assert dispatch.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
+    assert dispatch._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+    assert dispatch._score_pairs_gpu(model, *sides, data.train) is None
     (told,) = recwarn
     assert told.category is SlowerWarning
-    assert str(told.message) == (
-        "training takes the plain path: Triton is not installed. To mend it: pip install triton."
-    )
+    assert str(told.message) == ("training takes the plain path: Triton is not installed. Fix: pip install triton.")
 
 
 def test_a_gpu_without_triton_is_not_told_of_a_model_that_needs_none(data, monkeypatch, recwarn):
     on_a_gpu_without_triton(monkeypatch)
     model = check.small_model(data, dimension=6, variant="released").eval()
-    assert kernels.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
-    assert kernels._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+    assert dispatch.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
+    assert dispatch._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
     assert list(recwarn) == []
 
 
 def test_models_that_read_otherwise_are_not_encoded_by_the_kernels(data, monkeypatch):
-    monkeypatch.setattr(gpu_encode, "usable_on", lambda device: True)
-    assert gpu_encode.covers(check.small_model(data, dimension=6, dropout_on="weights", highway="reversed"), CPU)
+    monkeypatch.setattr(encoder, "usable_on", lambda device: True)
+    assert encoder.covers(check.small_model(data, dimension=6, dropout_on="weights", highway="reversed"), CPU)
     for settings in ({"variant": "released"}, {"across_reviews": True}, {"attention": "routed"}, {"filters": 200}):
-        assert not gpu_encode.covers(check.small_model(data, dimension=6, **settings), CPU)
+        assert not encoder.covers(check.small_model(data, dimension=6, **settings), CPU)
 
 
 def test_documents_that_kernels_cannot_address_are_refused(data):
     model = check.small_model(data, dimension=6)
     unnumbered = dataclasses.replace(data.user_documents, words=data.user_documents.words * 0)
     with pytest.raises(NoFastPath, match="without a number"):
-        gpu_encode.encode_side_gpu(model.user_side, model.embedding.weight, unnumbered, CPU)
+        encoder.encode_side_gpu(model.user_side, model.embedding.weight, unnumbered, CPU)

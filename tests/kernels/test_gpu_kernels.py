@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from carp.kernels import gpu_check as check
-from carp.kernels.gpu_encode import ReadingCut
-from carp.kernels.gpu_room import Tuning
-from carp.kernels.gpu_score import Cut, score_pairs_gpu, top_items_gpu
-from carp.kernels.gpu_step import Precision
-from carp.kernels.gpu_support import has_triton, interpreted
+from carp.kernels.gpu import self_check as check
+from carp.kernels.gpu.availability import has_triton, interpreted
+from carp.kernels.gpu.encoder import ReadingCut
+from carp.kernels.gpu.scorer import ScoreTiling, score_pairs_gpu, top_items_gpu
+from carp.kernels.gpu.training_step import Precision
+from carp.kernels.gpu.workspace import Tuning
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
@@ -125,7 +125,7 @@ def test_scores_are_the_plain_models(data, settings):
     viewpoints, aspects = (torch.randn(size, 3, 10, device=DEVICE) for size in (6, 5))
     users, items = (torch.randint(0, size, (70,), device=DEVICE) for size in (6, 5))
     plain = plain_ratings(model, viewpoints, aspects)
-    cut = Cut(products=EXACT.products)
+    cut = ScoreTiling(products=EXACT.products)
     found = score_pairs_gpu(model, viewpoints, aspects, users, items, cut)
     assert check.distance(found, plain[users, items]) < 1e-5
     best, ratings = top_items_gpu(
@@ -155,7 +155,7 @@ def test_any_shape_has_the_plain_models_step_and_scores(seed):
         torch.randn(size, shape["viewpoints"], shape["latent_size"], device=DEVICE) for size in (5, 4)
     )
     users, items = torch.arange(20, device=DEVICE) // 4, torch.arange(20, device=DEVICE) % 4
-    found = score_pairs_gpu(model, viewpoints, aspects, users, items, Cut(products=EXACT.products))
+    found = score_pairs_gpu(model, viewpoints, aspects, users, items, ScoreTiling(products=EXACT.products))
     assert check.distance(found, plain_ratings(model, viewpoints, aspects).flatten()) < 1e-5, shape
 
 
@@ -166,9 +166,11 @@ def test_half_precision_scores_are_near_and_never_infinite(data):
     for spread, limit in ((1.0, 1e-3), (1e4, 1e-2)):  # products of the second are too large for it
         viewpoints, aspects = (torch.randn(size, 3, 10, device=DEVICE) * spread for size in (6, 5))
         wanted = plain_ratings(model, viewpoints, aspects)
-        found = score_pairs_gpu(model, viewpoints, aspects, users, items, Cut(products="half"))
+        found = score_pairs_gpu(model, viewpoints, aspects, users, items, ScoreTiling(products="half"))
         assert check.distance(found, wanted[users, items]) < limit
-        best = top_items_gpu(model, viewpoints, aspects, torch.arange(6, device=DEVICE), 5, cut=Cut(products="half"))
+        best = top_items_gpu(
+            model, viewpoints, aspects, torch.arange(6, device=DEVICE), 5, cut=ScoreTiling(products="half")
+        )
         assert check.distance(torch.zeros(6, 5, device=DEVICE).scatter_(1, *best), wanted) < limit
 
 

@@ -9,18 +9,21 @@ import pytest
 import torch
 
 import carp
-from carp.archive import TextSettings, make_archive
 from carp.models import model_class
 from carp.models.base import make_config
 from carp.models.batch import Pairs, Sizes
 from carp.models.carp import CarpConfig
 from carp.models.layers import SHRINKAGES, TunedBiases, solve_biases
 from carp.recommender import Recommender
-from carp.reviews.corpus import build_corpus
-from carp.reviews.ledger import Ledger, RatingScale, Reviews
-from carp.reviews.split import TEST, TRAIN, VALID, random_split
+from carp.reviews.corpora.corpus import build_corpus
+from carp.reviews.rating_scale import RatingScale
+from carp.reviews.sources.ledger import Ledger, Reviews
+from carp.reviews.split import random_split
+from carp.reviews.split_parts import TEST, TRAIN, VALID
+from carp.reviews.text.vocabulary import TextSettings
 from carp.settings import FitSettings
-from carp.train import TrainingSettings, make_optimizer
+from carp.training.fitted_corpus import fit_corpus
+from carp.training.loop import TrainingSettings, make_optimizer
 
 # ---- settings
 
@@ -130,71 +133,71 @@ def split(corpus):
 
 
 @pytest.fixture(scope="module")
-def archive(corpus, split):
-    return make_archive(corpus, split, TextSettings())
+def fitted(corpus, split):
+    return fit_corpus(corpus, split, TextSettings())
 
 
-def own_word(archive, record):
-    return archive.vocabulary.words.index(f"r{record}") + 1
+def own_word(fitted, record):
+    return fitted.vocabulary.words.index(f"r{record}") + 1
 
 
-def test_vocabulary_and_documents_are_made_of_training_reviews_alone(archive, split):
-    spoken = {word for word in archive.vocabulary.words if word.startswith("r")}
+def test_vocabulary_and_documents_are_made_of_training_reviews_alone(fitted, split):
+    spoken = {word for word in fitted.vocabulary.words if word.startswith("r")}
     assert spoken == {f"r{record}" for record in split.train}
-    for documents in (archive.user_documents, archive.item_documents):
+    for documents in (fitted.user_documents, fitted.item_documents):
         assert set(documents.review.tolist()) == set(split.train.tolist())
 
 
 def test_document_frequencies_are_counted_on_training_reviews_alone(corpus, split):
     """A word that stands in most training reviews is a corpus stop word, however rare it is in the held-out ones."""
     held_out = np.flatnonzero(split.part != TRAIN)
-    archive = make_archive(corpus, split, TextSettings(max_document_share=1 / len(split.train)))
+    fitted = fit_corpus(corpus, split, TextSettings(max_document_share=1 / len(split.train)))
     only_once = {f"r{record}" for record in split.train}
-    assert set(archive.vocabulary.words) == only_once
+    assert set(fitted.vocabulary.words) == only_once
     assert len(held_out) > 20
 
 
-def test_the_target_review_is_left_out_of_both_documents_in_training(archive):
-    data = archive.training_data()
+def test_the_target_review_is_left_out_of_both_documents_in_training(fitted):
+    data = fitted.training_data()
     seen = 0
     for batch in data.training_batches(7, seed=0, epoch=1):
         for row in range(len(batch)):
-            record = archive.record_of_pair[(int(batch.users[row]), int(batch.items[row]))]
+            record = fitted.record_of_pair[(int(batch.users[row]), int(batch.items[row]))]
             for words, reviews in (
                 (batch.user_words[row], batch.user_reviews[row]),
                 (batch.item_words[row], batch.item_reviews[row]),
             ):
                 assert record not in reviews.tolist()
-                assert own_word(archive, record) not in words.tolist()
+                assert own_word(fitted, record) not in words.tolist()
                 assert (words > 0).sum() > 0
             seen += 1
     assert seen == len(data.train)
 
 
-def test_target_reviews_are_kept_where_asked(archive):
-    data = archive.training_data("keep")
+def test_target_reviews_are_kept_where_asked(fitted):
+    data = fitted.training_data("keep")
     for batch in data.training_batches(7, seed=0, epoch=1):
         for row in range(len(batch)):
-            record = archive.record_of_pair[(int(batch.users[row]), int(batch.items[row]))]
+            record = fitted.record_of_pair[(int(batch.users[row]), int(batch.items[row]))]
             assert record in batch.user_reviews[row].tolist()
             assert record in batch.item_reviews[row].tolist()
 
 
-def test_validation_and_test_batches_hold_whole_documents_and_no_held_out_word(archive, split):
-    data = archive.training_data()
-    for pairs in (archive.pairs(VALID), archive.pairs(TEST)):
+def test_validation_and_test_batches_hold_whole_documents_and_no_held_out_word(fitted, split):
+    data = fitted.training_data()
+    for pairs in (fitted.pairs(VALID), fitted.pairs(TEST)):
         for batch in data.batches(pairs, size=5):
             assert not batch.training
             for row in range(len(batch)):
                 user, item = int(batch.users[row]), int(batch.items[row])
-                expected = [r for r in split.train.tolist() if archive.user[r] == user]
+                expected = [r for r in split.train.tolist() if fitted.user[r] == user]
                 assert set(batch.user_reviews[row].tolist()) - {-1} == set(expected)
-                expected = [r for r in split.train.tolist() if archive.item[r] == item]
+                expected = [r for r in split.train.tolist() if fitted.item[r] == item]
                 assert set(batch.item_reviews[row].tolist()) - {-1} == set(expected)
 
 
-def test_an_epoch_shows_every_training_pair_once_in_an_order_of_seed_and_epoch(archive):
-    data = archive.training_data()
+def test_an_epoch_shows_every_training_pair_once_in_an_order_of_seed_and_epoch(fitted):
+    data = fitted.training_data()
 
     def order(seed, epoch):
         return [
@@ -287,12 +290,12 @@ def test_a_stranger_has_no_bias():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_tuned_biases_start_the_learned_ones(archive):
+def test_tuned_biases_start_the_learned_ones(fitted):
     rec = Recommender("carp", biases="tuned", dimension=4, filters=3, latent_size=2, viewpoints=2)
-    model = rec.kind(rec.config, archive.sizes)
-    model.start(archive.training_data())
-    expected = TunedBiases(archive.sizes)
-    expected.fit(archive.pairs(TRAIN), archive.pairs(VALID), 5)
+    model = rec.kind(rec.config, fitted.sizes)
+    model.start(fitted.training_data())
+    expected = TunedBiases(fitted.sizes)
+    expected.fit(fitted.pairs(TRAIN), fitted.pairs(VALID), 5)
     torch.testing.assert_close(model.user_bias.detach(), expected.user)
     torch.testing.assert_close(model.item_bias.detach(), expected.item)
     assert model.user_bias.requires_grad

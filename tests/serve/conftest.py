@@ -51,7 +51,7 @@ def bundle(recommender, tmp_path_factory):
 def client(recommender):
     from starlette import testclient
 
-    from carp.serve.app import make_app
+    from carp.serve.routes import make_app
 
     return testclient.TestClient(make_app(recommender), raise_server_exceptions=False)
 
@@ -61,7 +61,7 @@ def client_of():
     """The service of another model by its name."""
     from starlette import testclient
 
-    from carp.serve.app import make_app
+    from carp.serve.routes import make_app
 
     made = {}
 

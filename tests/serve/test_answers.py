@@ -11,26 +11,26 @@ import numpy as np
 import pytest
 
 import carp
-from carp.bench.results import BENCH, FORMAT
-from carp.reviews.split import TEST, TRAIN
+from carp.bench.results_folder import BENCH, FORMAT
+from carp.reviews.split_parts import TEST, TRAIN
 
 STRANGE = "„Trommel“ 太鼓 ☃"
 
 
 @pytest.fixture(scope="module")
 def users(recommender):
-    return list(recommender.archive.users)
+    return list(recommender.fitted_corpus.users)
 
 
 @pytest.fixture(scope="module")
 def items(recommender):
-    return list(recommender.archive.items)
+    return list(recommender.fitted_corpus.items)
 
 
 def pairs_of(recommender, part, number=3):
-    pairs = recommender.archive.pairs(part)
-    archive = recommender.archive
-    return [(archive.users[int(pairs.users[n])], archive.items[int(pairs.items[n])]) for n in range(number)]
+    pairs = recommender.fitted_corpus.pairs(part)
+    fitted = recommender.fitted_corpus
+    return [(fitted.users[int(pairs.users[n])], fitted.items[int(pairs.items[n])]) for n in range(number)]
 
 
 def close(one, other):
@@ -47,8 +47,8 @@ def close(one, other):
 def test_about_says_what_can_be_asked(client, recommender):
     found = client.get("/api/about").json()
     assert found["model"] == "carp"
-    assert found["users"] == len(recommender.archive.users)
-    assert found["items"] == len(recommender.archive.items)
+    assert found["users"] == len(recommender.fitted_corpus.users)
+    assert found["items"] == len(recommender.fitted_corpus.items)
     assert (found["explains"], found["capsules"], found["newcomers"], found["results"]) == (True, True, True, False)
     assert (found["rating_range"], found["rating_step"]) == ([1, 5], 1)
     example = client.get("/api/explain", params=found["example"]).json()
@@ -80,7 +80,7 @@ def test_recommendations_come_with_a_reason_of_phrases_that_were_written(client,
     assert found["user"] == users[5]
     expected = recommender.recommend(users[5], 4)
     assert [row["item"] for row in found["recommendations"]] == [one.item for one in expected]
-    texts = " ".join(" ".join(text.split()) for text in recommender.archive.texts)
+    texts = " ".join(" ".join(text.split()) for text in recommender.fitted_corpus.texts)
     for row, one in zip(found["recommendations"], expected, strict=True):
         assert row["rating"] == pytest.approx(one.rating, abs=1e-4)
         quoted = [part.partition("”")[0] for part in row["reason"].split("“")[1:]]
@@ -104,11 +104,11 @@ def test_people_and_things_are_found_by_id_then_by_text(client, recommender, use
     assert found["total"] >= 10
     word = "battery"
     hits = client.get("/api/items", params={"q": word, "limit": 50}).json()
-    archive = recommender.archive
+    fitted = recommender.fitted_corpus
     having = {
-        archive.items[int(archive.item[n])]
-        for n in range(len(archive.part))
-        if archive.part[n] == TRAIN and word in archive.texts[n].lower()
+        fitted.items[int(fitted.item[n])]
+        for n in range(len(fitted.part))
+        if fitted.part[n] == TRAIN and word in fitted.texts[n].lower()
     }
     assert having, "the made-up shop writes of batteries"
     assert {row["id"] for row in hits["items"]} == having
@@ -127,7 +127,7 @@ def test_pages_of_a_search_put_together_are_the_whole(client):
 
 @pytest.mark.parametrize("kind", ["users", "items"])
 def test_every_id_reaches_its_profile_whatever_it_is_made_of(client, recommender, kind):
-    for name in getattr(recommender.archive, kind):
+    for name in getattr(recommender.fitted_corpus, kind):
         if "%" in name:
             continue  # the test client decodes twice; the real server is asked for these
         found = client.get(f"/api/{kind}/{quote(name, safe='')}/profile")
@@ -179,12 +179,12 @@ def test_a_summary_holds_sentences_of_the_things_own_reviews_most_moving_first(c
     weights = [row["weight"] for row in found["sentences"]]
     assert len(weights) == 5
     assert weights == sorted(weights, reverse=True)
-    archive = recommender.archive
+    fitted = recommender.fitted_corpus
     for row in found["sentences"]:
         assert row["item"] == items[3]
         assert row["sentiment"] in ("positive", "negative")
         assert 1 <= row["aspect"] <= 3
-        assert any(row["text"] in archive.texts[n] for n in range(len(archive.part)) if archive.part[n] == TRAIN)
+        assert any(row["text"] in fitted.texts[n] for n in range(len(fitted.part)) if fitted.part[n] == TRAIN)
 
 
 def test_a_summary_never_quotes_the_persons_own_review_of_the_thing(client, recommender):
@@ -202,7 +202,7 @@ def test_a_model_of_ratings_alone_answers_what_it_can_and_says_what_it_cannot(cl
     assert all("without reasons" in row["reason"] for row in rows)
     refused = client.get("/api/explain", params={"user": "person-010", "item": "thing-005"})
     assert refused.status_code == 409
-    assert refused.json()["mend"]
+    assert refused.json()["fix"]
     thing = client.get("/api/items/thing-005/profile").json()
     assert (thing["liked"], thing["disliked"]) == ([], [])
     assert "no capsules" in thing["notes"][0]
@@ -243,7 +243,7 @@ def write_results(folder):
 def test_results_are_tables_and_plots_in_which_no_markup_of_the_data_runs(recommender, tmp_path):
     from starlette import testclient
 
-    from carp.serve.app import make_app
+    from carp.serve.routes import make_app
 
     write_results(tmp_path)
     client = testclient.TestClient(make_app(recommender, tmp_path))
@@ -259,7 +259,7 @@ def test_results_are_tables_and_plots_in_which_no_markup_of_the_data_runs(recomm
 def test_where_there_are_no_results_that_is_said(recommender, tmp_path):
     from starlette import testclient
 
-    from carp.serve.app import make_app
+    from carp.serve.routes import make_app
 
     empty = testclient.TestClient(make_app(recommender, tmp_path)).get("/api/results")
     assert empty.status_code == 404

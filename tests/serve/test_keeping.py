@@ -7,49 +7,49 @@ import asyncio
 import numpy as np
 import pytest
 
-from carp.profile import read_document
-from carp.serve.batching import Together
-from carp.serve.counting import Counters
-from carp.serve.desk import Desk
-from carp.serve.memory import LastUsed, RememberingArchive
-from carp.serve.search import Haystack
-from carp.serve.turns import Turns
+from carp.explain.profiles import read_document
+from carp.serve.answer_service import AnswerService
+from carp.serve.caches import LastUsed, RememberingCorpus
+from carp.serve.id_search import Haystack
+from carp.serve.request_batching import RequestBatcher
+from carp.serve.request_counts import Counters
+from carp.serve.work_queue import WorkQueue
 
 
 def test_readings_kept_for_all_documents_are_those_of_each_alone(recommender):
-    desk = Desk(recommender)
-    archive, model = recommender.archive, recommender.model
+    desk = AnswerService(recommender)
+    fitted, model = recommender.fitted_corpus, recommender.model
     for kept, read, documents in (
-        (desk.swift.readings[0], model.read_users, archive.user_documents),
-        (desk.swift.readings[1], model.read_items, archive.item_documents),
+        (desk.swift.readings[0], model.read_users, fitted.user_documents),
+        (desk.swift.readings[1], model.read_items, fitted.item_documents),
     ):
         for owner in range(len(documents)):
-            alone = read_document(read, archive.readable(documents, owner), recommender.device)
+            alone = read_document(read, fitted.readable(documents, owner), recommender.device)
             for one, other in zip(kept.of(owner), alone, strict=True):
                 assert one.shape == other.shape
                 np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-6)
 
 
 def test_the_archive_remembers_documents_and_leaves_out_what_it_is_told(recommender):
-    archive = RememberingArchive.of(recommender.archive)
-    documents = archive.user_documents
-    whole = archive.readable(documents, 3)
-    assert archive.readable(documents, 3) is whole
+    fitted = RememberingCorpus.of(recommender.fitted_corpus)
+    documents = fitted.user_documents
+    whole = fitted.readable(documents, 3)
+    assert fitted.readable(documents, 3) is whole
     record = int(whole.review[0])
-    without = archive.readable(documents, 3, record)
+    without = fitted.readable(documents, 3, record)
     assert record not in without.review
-    assert record in archive.readable(documents, 3).review
-    plain = recommender.archive.readable(documents, 3, record)
+    assert record in fitted.readable(documents, 3).review
+    plain = recommender.fitted_corpus.readable(documents, 3, record)
     np.testing.assert_array_equal(without.starts, plain.starts)
     assert without.sentence == plain.sentence
 
 
 def test_the_caller_keeps_its_own_recommender(recommender):
-    archive = recommender.archive
-    desk = Desk(recommender)
+    fitted = recommender.fitted_corpus
+    desk = AnswerService(recommender)
     desk.warm()
-    assert recommender.archive is archive
-    assert desk.recommender.archive is not archive
+    assert recommender.fitted_corpus is fitted
+    assert desk.recommender.fitted_corpus is not fitted
 
 
 def test_what_was_used_longest_ago_is_forgotten_first():
@@ -102,7 +102,7 @@ def test_pairs_asked_for_at_once_are_rated_at_once_and_errors_reach_everyone():
         return [{"pair": pair} for pair in pairs]
 
     async def ask(pairs):
-        together = Together(rate)
+        together = RequestBatcher(rate)
         return await asyncio.gather(*map(together.ask, pairs), return_exceptions=True)
 
     pairs = [("u", str(n)) for n in range(20)]
@@ -116,7 +116,7 @@ def test_slow_work_takes_turns_in_order_and_lets_quick_work_through():
     happened = []
 
     async def everything():
-        turns = Turns()
+        turns = WorkQueue()
         slow = [asyncio.create_task(turns.take(lambda n=n: happened.append(f"slow {n}"))) for n in range(3)]
 
         async def quick():
@@ -132,7 +132,7 @@ def test_slow_work_takes_turns_in_order_and_lets_quick_work_through():
 
 def test_a_failure_in_its_turn_lets_the_next_one_work():
     async def everything():
-        turns = Turns()
+        turns = WorkQueue()
 
         def fail():
             raise ValueError

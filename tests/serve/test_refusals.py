@@ -64,7 +64,7 @@ BAD_REQUESTS = [
 def problem_in(answer):
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
-    assert {"type", "title", "status", "detail", "mend", "id"} <= problem.keys()
+    assert {"type", "title", "status", "detail", "fix", "id"} <= problem.keys()
     assert problem["status"] == answer.status_code
     assert problem["id"] == answer.headers["x-request-id"]
     return problem
@@ -77,15 +77,15 @@ def test_a_bad_request_is_a_problem_that_names_what_is_wrong(client, method, add
     problem = problem_in(answer)
     assert named in problem["detail"]
     assert problem["title"]
-    assert problem["mend"]
+    assert problem["fix"]
     assert not INSIDE.search(answer.text.replace("/etc/passwd", "").replace("app.py", ""))
 
 
 def test_an_unknown_id_is_answered_with_the_nearest_known_one(client):
     problem = client.get("/api/explain", params={"user": "person-0100", "item": "thing-005"}).json()
-    assert problem["mend"] == "did you mean person-010?"
+    assert problem["fix"] == "did you mean person-010?"
     far = client.get("/api/explain", params={"user": "q" * 1500, "item": "thing-005"}).json()
-    assert far["mend"] == "search with /api/users?q="
+    assert far["fix"] == "search with /api/users?q="
     assert len(far["detail"]) < 200
 
 
@@ -121,14 +121,14 @@ def test_markup_in_reviews_and_ids_comes_back_as_data_that_no_browser_runs(clien
 def test_a_bug_is_answered_by_its_id_alone_and_told_to_the_log(recommender, monkeypatch, capsys):
     from starlette import testclient
 
-    from carp.serve.app import make_app
-    from carp.serve.desk import Desk
+    from carp.serve.answer_service import AnswerService
+    from carp.serve.routes import make_app
 
     def broken(*_):
         raise RuntimeError("/secret/place/model.safetensors is broken")
 
-    monkeypatch.setattr(Desk, "explain", broken)
-    monkeypatch.setattr(Desk, "predict", broken)
+    monkeypatch.setattr(AnswerService, "explain", broken)
+    monkeypatch.setattr(AnswerService, "predict", broken)
     client = testclient.TestClient(make_app(recommender), raise_server_exceptions=True)
     for method, given in (("GET", {"params": GOOD}), ("POST", {"json": GOOD})):
         answer = client.request(method, "/api/explain" if method == "GET" else "/api/predict", **given)

@@ -85,7 +85,7 @@ def test_the_service_tells_where_it_is_and_answers_there(service, recommender):
     assert address.startswith("http://127.0.0.1:"), "bound to this machine alone unless told otherwise"
     assert "2 workers" in "".join(said)
     assert get(address, "/healthz") == {"status": "ok"}
-    user, item = recommender.archive.users[4], recommender.archive.items[4]
+    user, item = recommender.fitted_corpus.users[4], recommender.fitted_corpus.items[4]
     found = get(address, "/api/explain", user=user, item=item)
     assert found["rating"] == pytest.approx(recommender.explain(user, item).rating, abs=1e-4)
 
@@ -93,7 +93,7 @@ def test_the_service_tells_where_it_is_and_answers_there(service, recommender):
 def test_ids_of_any_characters_pass_through_a_real_address(service, recommender):
     _, address, _ = service
     for kind in ("users", "items"):
-        for name in getattr(recommender.archive, kind):
+        for name in getattr(recommender.fitted_corpus, kind):
             assert get(address, f"/api/{kind}/{quote(name, safe='')}/profile")[kind.removesuffix("s")] == name
 
 
@@ -136,7 +136,7 @@ def test_what_is_no_http_is_refused_without_a_word_of_the_inside(service, reques
 
 def test_many_clients_at_once_are_all_answered_and_all_counted(service, recommender):
     _, address, _ = service
-    users, items = list(recommender.archive.users), list(recommender.archive.items)
+    users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
     before = explained(address)
     failures = []
 
@@ -210,7 +210,7 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(bundle, service):
     code, words = refused(bundle, "--port", port)
     assert code == 1
     assert "in use" in words
-    assert "To mend it" in words
+    assert "Fix" in words
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -224,7 +224,7 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(bundle, service):
 def test_wrong_options_are_refused_with_a_remedy(bundle, options, code):
     found, words = refused(bundle, "--port", "0", *options)
     assert found == code
-    assert "To mend it" in words
+    assert "Fix" in words
 
 
 def test_a_missing_or_damaged_bundle_is_refused(bundle, tmp_path):
@@ -237,4 +237,4 @@ def test_a_missing_or_damaged_bundle_is_refused(bundle, tmp_path):
     weights.write_bytes(weights.read_bytes()[:-10])
     code, words = refused(damaged, "--port", "0")
     assert code == 1
-    assert "To mend it" in words
+    assert "Fix" in words

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from carp.bench.cells import Line
-from carp.bench.corpora import find_sources, load_corpus, save_slim
+from carp.bench.datasets import find_sources, load_corpus, save_slim
 from carp.bench.grid import Grid, entry_or_error, read_systems, run_grid
 from carp.bench.study import named_studies, read_values, read_varied, run_studies, study_cells
 from carp.errors import CarpError, UsageError
@@ -74,8 +74,8 @@ def _settings(texts: Sequence[str]) -> dict[str, Any]:
     found = read_values(texts, "--set")
     for name, values in found.items():
         if len(values) > 1:
-            mend = f"search {name} with --grid, or vary it with --vary"
-            raise UsageError(f"{name} is given {len(values)} values", where="--set", mend=mend)
+            fix = f"search {name} with --grid, or vary it with --vary"
+            raise UsageError(f"{name} is given {len(values)} values", where="--set", fix=fix)
     return {name: value for name, [value] in found.items()}
 
 

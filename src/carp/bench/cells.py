@@ -25,8 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 import carp
-from carp.archive import Archive, make_archive
-from carp.bench.corpora import load_corpus
+from carp.bench.datasets import load_corpus
 from carp.errors import CarpError
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs, TrainingData
@@ -34,7 +33,8 @@ from carp.models.predict import BLOCK_PAIRS, encode_documents, predict_pairs
 from carp.recommender import Recommender
 from carp.reviews.split import split_corpus
 from carp.storage import write_bytes
-from carp.train import Watcher, train
+from carp.training.fitted_corpus import FittedCorpus, fit_corpus
+from carp.training.loop import Watcher, train
 
 Line = dict[str, Any]  # what is known of a cell that has run
 Choose = Callable[["Cell", Path, Callable[[dict[str, Any]], float]], list[Line]]
@@ -120,31 +120,29 @@ class Bench:
     cell: Cell
     device: str
     watcher: Watcher | None = None
-    archives: dict[str, Archive] = field(default_factory=dict)
+    archives: dict[str, FittedCorpus] = field(default_factory=dict)
 
-    def archive(self, recommender: Recommender) -> Archive:
+    def fitted_corpus(self, recommender: Recommender) -> FittedCorpus:
         """Trials that read the same words share their documents."""
         key = json.dumps(asdict(recommender.text), sort_keys=True)
         if key not in self.archives:
             corpus = load_corpus(self.cell.path)
-            self.archives = {
-                key: make_archive(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)
-            }
+            self.archives = {key: fit_corpus(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)}
         return self.archives[key]
 
     def fit(self, settings: Mapping[str, Any]) -> Fitted:
         recommender = Recommender(
             self.cell.model, seed=self.cell.seed, split_seed=self.cell.split_seed, device=self.device, **settings
         )
-        archive = self.archive(recommender)
-        data = archive.training_data(recommender.fit_settings.target_reviews)
+        fitted = self.fitted_corpus(recommender)
+        data = fitted.training_data(recommender.fit_settings.target_reviews)
         torch.manual_seed(self.cell.seed)
-        model = recommender.kind(recommender.config, archive.sizes)
+        model = recommender.kind(recommender.config, fitted.sizes)
         where = recommender.device
         reached = train(model, data, recommender.training, seed=self.cell.seed, device=where, watcher=self.watcher)
         error = float(_squared(model, data, data.valid, where).mean())
         if not math.isfinite(error):
-            raise CarpError(f"the validation error is {error}", mend="lower it with --set learning_rate=...")
+            raise CarpError(f"the validation error is {error}", fix="lower it with --set learning_rate=...")
         return Fitted(recommender, model, data, error, reached.best_epoch, reached.epoch)
 
 
@@ -184,7 +182,7 @@ def _measure(cell: Cell, out: Path, device: str, choose: Choose | None, watcher:
     fitted = best[0] if best and _made_with(best[0], cell.model, settings) else bench.fit(settings)
     return {
         "valid_mse": fitted.valid_mse,
-        **_test(fitted, cell, bench.archive(fitted.recommender), out),
+        **_test(fitted, cell, bench.fitted_corpus(fitted.recommender), out),
         "settings": changed(cell.model, settings),
         **({"trials": trials} if trials else {}),
         "best_epoch": fitted.best_epoch,
@@ -196,12 +194,12 @@ def _made_with(fitted: Fitted, model: str, settings: Mapping[str, Any]) -> bool:
     return all_settings(fitted.recommender) == all_settings(Recommender(model, device="cpu", **settings))
 
 
-def _test(fitted: Fitted, cell: Cell, archive: Archive, out: Path) -> Line:
+def _test(fitted: Fitted, cell: Cell, corpus: FittedCorpus, out: Path) -> Line:
     """The test errors, pair by pair in a file and as means in the line."""
-    test, device = archive.test_pairs(), fitted.recommender.device
+    test, device = corpus.test_pairs(), fitted.recommender.device
     squared = _squared(fitted.model, fitted.data, test, device)
     if not np.isfinite(squared).all():
-        raise CarpError("a prediction of a test pair is no number", mend="lower it with --set learning_rate=...")
+        raise CarpError("a prediction of a test pair is no number", fix="lower it with --set learning_rate=...")
     records = test.records.astype(np.int32)
     pairs = hashlib.sha256(cell.fingerprint.encode() + records.tobytes()).hexdigest()[:16]
     _save_column(out / ERRORS / f"{pairs}.records.npy", records)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.bench.cells import Line
-from carp.bench.published import published_mse
-from carp.bench.results import pair_errors
-from carp.bench.rows import REVIEW_NEEDS, corpus_names, origin, row_names, same_family
+from carp.bench.published_figures import published_mse
+from carp.bench.results_folder import pair_errors
+from carp.bench.table_rows import REVIEW_NEEDS, corpus_names, origin, row_names, same_family
 from carp.errors import DamagedError
-from carp.metrics import bootstrap_intervals, holm, paired_t, wilcoxon
+from carp.evaluate.metrics import bootstrap_intervals, holm, paired_t, wilcoxon
 
 LEVEL = 0.05
 REFERENCE = "carp"

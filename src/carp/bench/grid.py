@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from carp.bench.cells import Cell, Line, current_commit, run_cell
-from carp.bench.corpora import Source
-from carp.bench.results import BENCH, owned_results
-from carp.bench.search import Space, check_space, choose_settings, search_space, settings_of
+from carp.bench.datasets import CorpusSource
+from carp.bench.results_folder import BENCH, owned_results
+from carp.bench.settings_search import Space, check_space, choose_settings, search_space, settings_of
 from carp.errors import CarpError, UsageError, nearest
 from carp.models import REGISTRY, model_entry
 
@@ -43,12 +43,12 @@ def read_systems(text: str) -> list[System]:
             model, *given = name.split(":")
             pairs = [setting.partition("=") for setting in given]
             if not all(key.strip() and equals for key, equals, _ in pairs):
-                raise UsageError(f"{part!r} is no model with settings", where="--models", mend="write name:key=value")
+                raise UsageError(f"{part!r} is no model with settings", where="--models", fix="write name:key=value")
             entry_or_error(model.strip())
             system = System(model.strip(), {key.strip(): value.strip() for key, _, value in pairs})
             systems[system.label] = system
     if not systems:
-        raise UsageError("no model is named", where="--models", mend="give all, or names with commas between")
+        raise UsageError("no model is named", where="--models", fix="give all, or names with commas between")
     return list(systems.values())
 
 
@@ -65,7 +65,7 @@ class Grid:
     """All that says which cells there are."""
 
     systems: Sequence[System]
-    sources: Sequence[Source]
+    sources: Sequence[CorpusSource]
     seeds: int = 5
     settings: Mapping[str, Any] = field(default_factory=dict)  # for every model that has them
     trials: int = 0  # of the search; none means the settings as they are
@@ -110,7 +110,7 @@ class Grid:
         for name in self.settings:
             if name not in every:
                 what = f"no model of the grid has a setting {name!r}"
-                raise UsageError(what, where="--set", mend=nearest(name, every))
+                raise UsageError(what, where="--set", fix=nearest(name, every))
         for system in self.systems:
             Recommender(system.model, device="cpu", **self._settings(system))
         try:
@@ -122,15 +122,15 @@ class Grid:
 
     def _check_search(self) -> None:
         if self.space and self.trials < 1:
-            raise UsageError("--grid is for a search", where="--grid", mend="add --search with the number of trials")
+            raise UsageError("--grid is for a search", where="--grid", fix="add --search with the number of trials")
         searched = {name for system in self.systems for name in self._space(system)}
         for name in self.space:
             if self.trials and name not in searched:
                 what = f"every model that has {name} is given one, so that it is not searched"
-                raise UsageError(what, where="--grid", mend=f"leave {name} out of --grid, or out of --set and --models")
+                raise UsageError(what, where="--grid", fix=f"leave {name} out of --grid, or out of --set and --models")
         if self.trials and not searched:
             what = "no model of the grid has anything left to search"
-            raise UsageError(what, where="--search", mend="name settings with --grid, or leave --search out")
+            raise UsageError(what, where="--search", fix="name settings with --grid, or leave --search out")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def run_grid(
 
     `began` is called once the folder is this process' own, before any cell runs.
     """
-    from carp.train import choose_device
+    from carp.training.loop import choose_device
 
     chosen = str(choose_device(device))
     with owned_results(out, file) as results:
@@ -183,7 +183,7 @@ def run_grid(
 
 def _lines(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[Line]:
     if processes > 1 and len(cells) > 1:
-        from carp.bench.workers import run_in_processes
+        from carp.bench.cell_processes import run_in_processes
 
         yield from run_in_processes(cells, out, device, min(processes, len(cells)))
         return

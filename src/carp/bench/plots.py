@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from carp.bench.compare import Comparison
-    from carp.bench.findings import StudyFound
+    from carp.bench.study_findings import StudyFound
 
 OURS, THEIRS, QUIET = "#1f5f8b", "#b5532a", "#8a8a8a"
 STYLE: Any = {
@@ -33,8 +33,8 @@ def drawing(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        mend = "pip install 'carp-rec[bench]'"
-        raise UsageError("plots need matplotlib, which is not installed", mend=mend) from error
+        fix = "pip install 'carp-rec[bench]'"
+        raise UsageError("plots need matplotlib, which is not installed", fix=fix) from error
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, figure.subplots()

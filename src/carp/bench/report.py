@@ -11,16 +11,16 @@ from pathlib import Path
 
 from carp.bench.cells import Line
 from carp.bench.compare import FLOOR, Comparison, Difference, Standing, compare
-from carp.bench.findings import StudyFound, found_studies
-from carp.bench.notes import OFF_FLOOR, SIGNIFICANT, comparison_notes, floor_note, study_notes, version_note
-from carp.bench.results import BENCH, read_results
+from carp.bench.results_folder import BENCH, read_results
+from carp.bench.study_findings import StudyFound, found_studies
+from carp.bench.table_notes import OFF_FLOOR, SIGNIFICANT, comparison_notes, floor_note, study_notes, version_note
 from carp.errors import UsageError
 
 LONGEST_NAME = 120  # of a plot's file
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     cells: list[str]
     mark: str = ""  # best, second or failed
 
@@ -29,7 +29,7 @@ class Row:
 class Table:
     title: str
     headings: list[str]
-    rows: list[Row]
+    rows: list[TableRow]
     marked: int = 1  # the column that shows the mark
     left: int = 1  # columns of words
 
@@ -51,8 +51,8 @@ def make_report(folder: Path) -> list[Section]:
     sections = [*summary_section(comparisons), *map(comparison_section, comparisons)]
     sections += [study_section(found) for found in found_studies(folder)]
     if not sections:
-        mend = "run carp bench or carp study with this --out first"
-        raise UsageError("there are no results in this folder", where=str(folder), mend=mend)
+        fix = "run carp bench or carp study with this --out first"
+        raise UsageError("there are no results in this folder", where=str(folder), fix=fix)
     sections[0].notes.extend(version_note(results.version))
     return sections
 
@@ -65,7 +65,7 @@ def summary_section(comparisons: Sequence[Comparison]) -> list[Section]:
     shared = set.intersection(*(set(standings) for standings in shown.values()))
     ratio = {model: [rows[model].floor_ratio or 0.0 for rows in shown.values()] for model in shared}
     order = sorted(shared, key=lambda model: (sum(ratio[model]), model))
-    rows = [Row([model, *(_floor_cell(standings[model]) for standings in shown.values())]) for model in order]
+    rows = [TableRow([model, *(_floor_cell(standings[model]) for standings in shown.values())]) for model in order]
     table = Table(f"Test MSE over that of {FLOOR}", ["system", *shown], rows, marked=-1)
     return [Section("All corpora", [table], [floor_note()])]
 
@@ -88,11 +88,11 @@ def comparison_section(found: Comparison) -> Section:
 def _results_table(found: Comparison) -> Table:
     headings = ["system", "test MSE", "spread", "place", f"over {FLOOR}", "validation MSE", "runs", "seconds"]
     headings += ["published", "ours − published", f"{found.reference} better by"]
-    rows = [Row(_standing_cells(standing, found), standing.mark) for standing in found.standings]
+    rows = [TableRow(_standing_cells(standing, found), standing.mark) for standing in found.standings]
     span = found.improvement
     if span is not None:
         words = f"{span[0]:.1f} to {span[1]:.1f} %"
-        rows.append(Row(["▲ over systems that read reviews", *[""] * (len(headings) - 2), words]))
+        rows.append(TableRow(["▲ over systems that read reviews", *[""] * (len(headings) - 2), words]))
     return Table("Test MSE", headings, rows)
 
 
@@ -122,7 +122,7 @@ def _floor_cell(standing: Standing) -> str:
 def _significance_table(found: Comparison) -> Table:
     best = next(standing.model for standing in found.standings if standing.mark == "best")
     headings = ["system", "difference", "95 % interval", "t, runs", "t, pairs", "Wilcoxon", "Holm (t, pairs)"]
-    rows = [Row(_difference_cells(s.model, s.difference)) for s in found.standings if s.difference is not None]
+    rows = [TableRow(_difference_cells(s.model, s.difference)) for s in found.standings if s.difference is not None]
     return Table(f"Against the best, {best}: difference of MSE and p of each test", headings, rows, marked=-1)
 
 
@@ -135,7 +135,9 @@ def _difference_cells(model: str, found: Difference) -> list[str]:
 
 
 def _failure_table(failed: Sequence[Line]) -> Table:
-    rows = [Row([str(f["model"]), str(f["split_seed"]), str(f["seed"]), str(f["error"])], "failed") for f in failed]
+    rows = [
+        TableRow([str(f["model"]), str(f["split_seed"]), str(f["seed"]), str(f["error"])], "failed") for f in failed
+    ]
     return Table("Cells that failed", ["system", "split seed", "seed", "error"], rows, marked=-1, left=4)
 
 
@@ -164,7 +166,7 @@ def _study_table(found: StudyFound) -> Table:
         mark = "best" if point.valid is not None and point.valid == least else ""
         valid = [_figure(point.valid), _figure(point.valid_spread), mark]
         test = [_figure(point.test), _figure(point.test_spread), *_point_difference(point.difference)]
-        rows.append(Row([point.label, *valid, *test, str(point.runs), _figure(point.published, 3)], mark))
+        rows.append(TableRow([point.label, *valid, *test, str(point.runs), _figure(point.published, 3)], mark))
     return Table("Errors", headings, rows)
 
 
@@ -184,7 +186,7 @@ def _ratio_table(found: StudyFound) -> Table:
         columns |= {heading: point.coupling_ratio} if point.coupling_ratio else {}
         columns |= {f"{point.label}, mean": point.coupling_ratio_mean} if point.coupling_ratio_mean else {}
     rows = [
-        Row([str(rank + 1), *(f"{ratio[rank]:.4f}" if rank < len(ratio) else "" for ratio in columns.values())])
+        TableRow([str(rank + 1), *(f"{ratio[rank]:.4f}" if rank < len(ratio) else "" for ratio in columns.values())])
         for rank in range(max(map(len, columns.values())))
     ]
     centres = {point.ratio_centre for point in found.points if point.coupling_ratio}
@@ -202,8 +204,8 @@ def _p(value: float) -> str:
 
 
 def report_text(sections: Sequence[Section]) -> str:
-    from carp.render.tables import table
-    from carp.render.words import neutral
+    from carp.render.console_tables import table
+    from carp.render.wording import neutral
 
     parts = []
     for section in sections:
@@ -262,7 +264,7 @@ def write_plots(sections: Sequence[Section], folder: Path) -> None:
         write_bytes(folder / file, draw().encode())
 
 
-def _emphasised(row: Row, column: int) -> list[str]:
+def _emphasised(row: TableRow, column: int) -> list[str]:
     around = {"best": ("**", "**"), "second": ("<u>", "</u>")}.get(row.mark)
     cells = [_markdown(cell) for cell in row.cells]
     if around and column >= 0:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from carp.bench.cells import Cell
-from carp.bench.corpora import Source
+from carp.bench.datasets import CorpusSource
 from carp.bench.grid import Began, Outcome, run_grid
-from carp.bench.results import STUDY
-from carp.bench.search import settings_of
+from carp.bench.results_folder import STUDY
+from carp.bench.settings_search import settings_of
 from carp.errors import CarpError, UsageError, nearest
 from carp.storage import read_json, write_json
 
@@ -39,7 +39,7 @@ class Study:
 
 def named_studies(name: str) -> list[Study]:
     if name != "all" and name not in NAMED:
-        raise UsageError(f"there is no study {name!r}", where="--named", mend=nearest(name, [*NAMED, "all"]))
+        raise UsageError(f"there is no study {name!r}", where="--named", fix=nearest(name, [*NAMED, "all"]))
     studies = [_varied({key: list(NAMED[key])}) for key in (NAMED if name == "all" else [name])]
     return [replace(study, option="--named") for study in studies]
 
@@ -68,8 +68,8 @@ def read_values(texts: Sequence[str], option: str) -> dict[str, list[Any]]:
         name, equals, listed = text.partition("=")
         values = [value.strip() for value in listed.split(",") if value.strip()]
         if not name.strip() or not equals or not values:
-            mend = f"write {option} setting=value,value"
-            raise UsageError(f"{text!r} is not of the form setting=value,value", where=option, mend=mend)
+            fix = f"write {option} setting=value,value"
+            raise UsageError(f"{text!r} is not of the form setting=value,value", where=option, fix=fix)
         found[name.strip()] = list(dict.fromkeys(map(_number_or_word, values)))
     return found
 
@@ -89,7 +89,7 @@ def _varied(varied: Mapping[str, Sequence[Any]]) -> Study:
     return Study(" × ".join(varied), points)
 
 
-def study_cells(study: Study, source: Source, model: str, seeds: int, settings: Mapping[str, Any]) -> list[Cell]:
+def study_cells(study: Study, source: CorpusSource, model: str, seeds: int, settings: Mapping[str, Any]) -> list[Cell]:
     """The cells of a study: its points on every split. Unknown settings and values are refused."""
     _check_settings(model, settings, "--set")
     for point in study.points.values():
@@ -116,7 +116,7 @@ def _check_settings(model: str, settings: Mapping[str, Any], option: str) -> Non
     known = settings_of(model)
     for name in settings:
         if name not in known:
-            raise UsageError(f"{model} has no setting {name!r}", where=option, mend=nearest(name, known))
+            raise UsageError(f"{model} has no setting {name!r}", where=option, fix=nearest(name, known))
     try:
         Recommender(model, device="cpu", **settings)
     except CarpError as error:
@@ -127,7 +127,7 @@ def _check_settings(model: str, settings: Mapping[str, Any], option: str) -> Non
 def run_studies(
     studies: Sequence[tuple[Study, Sequence[Cell]]],
     model: str,
-    source: Source,
+    source: CorpusSource,
     out: Path,
     *,
     began: Began | None = None,
@@ -148,7 +148,7 @@ def run_studies(
     return run_grid(cells, out, file=STUDY, began=begin, **running), keys
 
 
-def remember_study(out: Path, study: Study, model: str, source: Source, cells: Sequence[Cell]) -> str:
+def remember_study(out: Path, study: Study, model: str, source: CorpusSource, cells: Sequence[Cell]) -> str:
     """Note which cells make up a study, so that a report can be made later, and give its key.
 
     Many studies share cells, and a study may be noted before its cells have run.

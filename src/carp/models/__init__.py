@@ -44,7 +44,7 @@ REGISTRY: dict[str, Entry] = {
 
 def model_entry(name: str) -> Entry:
     if name not in REGISTRY:
-        raise UsageError(f"there is no model {name!r}", mend=nearest(name, REGISTRY))
+        raise UsageError(f"there is no model {name!r}", fix=nearest(name, REGISTRY))
     return REGISTRY[name]
 
 

@@ -57,7 +57,7 @@ class AnrConfig:
     biases: Literal["zero", "tuned"] = "tuned"  # where b_u and b_i start
 
 
-class Reading(NamedTuple):
+class AspectReading(NamedTuple):
     """What a side takes from its documents."""
 
     aspects: Tensor  # [B, K, h1]
@@ -105,14 +105,14 @@ class Anr(RatingModel):
     def encode_items(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self.read(words, reviews).aspects
 
-    def read(self, words: Tensor, reviews: Tensor) -> Reading:
+    def read(self, words: Tensor, reviews: Tensor) -> AspectReading:
         distinct, slots = torch.unique(words, return_inverse=True)
         embedded = F.embedding(distinct, self.embedding.weight)  # [V', d]
         asked = torch.einsum("kdh,kch->cdk", self.projection, self.queries)  # W_a v_a, for each place of a window
         scores = self._scores(embedded @ asked, slots, reviews)  # [B, L, K]
         attention = masked_softmax(scores, (words > 0).unsqueeze(-1), dim=1)  # attn_{a,j}
         mixed = attention.transpose(1, 2) @ F.embedding(slots, embedded)  # [B, K, d]
-        return Reading(torch.einsum("bkd,kdh->bkh", mixed, self.projection), attention)
+        return AspectReading(torch.einsum("bkd,kdh->bkh", mixed, self.projection), attention)
 
     def _scores(self, slices: Tensor, slots: Tensor, reviews: Tensor) -> Tensor:
         """The sum of what each neighbour in the window [c, V', K] says, at every place [B, L, K]."""

@@ -136,7 +136,7 @@ def make_config(model: type[RatingModel], settings: Mapping[str, Any]) -> Any:
     """
     variant = settings.get("variant")
     if variant is not None and model.presets and variant not in model.presets:
-        raise UsageError(f"there is no variant {variant!r}", mend=nearest(str(variant), model.presets))
+        raise UsageError(f"there is no variant {variant!r}", fix=nearest(str(variant), model.presets))
     preset = dict(model.presets.get(str(variant), {})) if variant is not None else {}
     return from_settings(model.Config, {**preset, **settings})
 
@@ -147,7 +147,7 @@ def from_settings(config: type, settings: Mapping[str, Any]) -> Any:
     names = [f.name for f in dataclasses.fields(config)]
     for name in settings:
         if name not in names:
-            raise UsageError(f"there is no setting {name!r}", mend=nearest(name, names))
+            raise UsageError(f"there is no setting {name!r}", fix=nearest(name, names))
     return config(**{name: _converted(name, value, kinds[name]) for name, value in settings.items()})
 
 
@@ -155,7 +155,7 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
     if typing.get_origin(kind) is typing.Literal:
         choices = typing.get_args(kind)
         if value not in choices:
-            raise UsageError(f"{name} cannot be {value!r}", mend=f"choose one of {', '.join(map(str, choices))}")
+            raise UsageError(f"{name} cannot be {value!r}", fix=f"choose one of {', '.join(map(str, choices))}")
         return value
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         if value is None or value == "none":
@@ -168,4 +168,4 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
             raise ValueError
         return kind(float(value)) if kind is int else kind(value)
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise UsageError(f"{name} cannot be {value!r}", mend=f"give a value of type {kind.__name__}") from None
+        raise UsageError(f"{name} cannot be {value!r}", fix=f"give a value of type {kind.__name__}") from None

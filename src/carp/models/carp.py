@@ -104,7 +104,7 @@ RELEASED: dict[str, Any] = {
 CALIBRATED: dict[str, Any] = {"hinge": "squared", "biases": "leave-one-out", "dropout": 0.3}
 
 
-class Reading(NamedTuple):
+class DocumentReading(NamedTuple):
     """What a side takes from its documents."""
 
     viewpoints: Tensor  # [B, M, k]
@@ -135,7 +135,7 @@ class Viewpoints(nn.Module):
         if config.attention == "routed":
             self.attention_bias = nn.Parameter(torch.full((m, side_size(config)), 0.1))
 
-    def forward(self, table: Tensor, words: Tensor, reviews: Tensor) -> Reading:
+    def forward(self, table: Tensor, words: Tensor, reviews: Tensor) -> DocumentReading:
         width = words.shape[1]
         if self.config.padding_attends:
             words = F.pad(words, (0, self.max_words - width))
@@ -152,7 +152,7 @@ class Viewpoints(nn.Module):
             *there.shape, *contextual.shape[1:]
         )  # p_{u,x,j}, [B, L, M, k]
         viewpoints, attention = self._attend(contextual, there)
-        return Reading(viewpoints, attention[:, :width], contextual[:, :width])
+        return DocumentReading(viewpoints, attention[:, :width], contextual[:, :width])
 
     def _gate_and_project(self, context: Tensor) -> Tensor:
         """Equation 1 and the projection, for words one after another [T, n]."""
@@ -230,12 +230,12 @@ class Carp(RatingModel):
         own = batch.ratings if batch.training else None
         return self.score(batch.users, batch.items, viewpoints, aspects, own_ratings=own)
 
-    def read_users(self, words: Tensor, reviews: Tensor) -> Reading:
-        reading: Reading = self.user_side(self.embedding.weight, words, reviews)
+    def read_users(self, words: Tensor, reviews: Tensor) -> DocumentReading:
+        reading: DocumentReading = self.user_side(self.embedding.weight, words, reviews)
         return reading
 
-    def read_items(self, words: Tensor, reviews: Tensor) -> Reading:
-        reading: Reading = self.item_side(self.embedding.weight, words, reviews)
+    def read_items(self, words: Tensor, reviews: Tensor) -> DocumentReading:
+        reading: DocumentReading = self.item_side(self.embedding.weight, words, reviews)
         return reading
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ class DAttnConfig:
     embedding_spread: float = 0.1  # of the words' start
 
 
-class Reading(NamedTuple):
+class AttendedDocument(NamedTuple):
     """What a side takes from its documents."""
 
     pooled: Tensor  # [B, 4n], the n of the local attention first
@@ -122,7 +122,7 @@ class DAttn(RatingModel):
         return shares(both, torch.ones_like(both, dtype=torch.bool))
 
 
-def _both(reading: Reading, there: Tensor) -> Tensor:
+def _both(reading: AttendedDocument, there: Tensor) -> Tensor:
     """Both attentions as shares of the document's words. [B, L, 2]"""
     return shares(torch.stack([reading.local_attention, reading.global_attention], -1), there.unsqueeze(-1))
 
@@ -145,7 +145,7 @@ class DualAttention(nn.Module):
     def forward(self, table: Tensor, words: Tensor, reviews: Tensor) -> Tensor:
         return self.vector(self.read(table, words, reviews).pooled)
 
-    def read(self, table: Tensor, words: Tensor, reviews: Tensor) -> Reading:
+    def read(self, table: Tensor, words: Tensor, reviews: Tensor) -> AttendedDocument:
         there = words > 0
         distinct, slots = torch.unique(words, return_inverse=True)
         rows = F.embedding(distinct, table) * (distinct > 0).unsqueeze(-1)  # [V', d]
@@ -154,7 +154,7 @@ class DualAttention(nn.Module):
         features += [filters(rows, slots, reviews, global_attention) for filters in self.global_filters]
         # tanh rises: the largest stays the largest
         pooled = torch.tanh(torch.cat([max_over_words(each, there) for each in features], -1))
-        return Reading(pooled, local_attention, global_attention)
+        return AttendedDocument(pooled, local_attention, global_attention)
 
     def vector(self, pooled: Tensor) -> Tensor:
         """γ [B, k]."""

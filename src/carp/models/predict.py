@@ -21,9 +21,9 @@ BLOCK_PAIRS = 4_000
 @torch.no_grad()
 def encode_documents(encode: Callable[[Tensor, Tensor], Tensor], documents: Documents, device: torch.device) -> Tensor:
     """The sides of all documents [D, ...], those of like length together so that little is padded."""
-    from carp import kernels
+    from carp.kernels import dispatch
 
-    fast = kernels.encode_documents(encode, documents, device)
+    fast = dispatch.encode_documents(encode, documents, device)
     if fast is not None:
         return fast
     lengths = documents.lengths()
@@ -66,9 +66,9 @@ def predict_pairs(model: RatingModel, data: TrainingData, pairs: Pairs, device: 
 @torch.no_grad()
 def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor:
     """Ratings of pairs from sides that are ready."""
-    from carp import kernels
+    from carp.kernels import dispatch
 
-    fast = kernels.score_pairs(model, users, items, pairs)
+    fast = dispatch.score_pairs(model, users, items, pairs)
     if fast is not None:
         return fast
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from carp.reviews.corpus import Corpus
-    from carp.reviews.text import Vocabulary
+    from carp.reviews.corpora.corpus import Corpus
+    from carp.reviews.text.vocabulary import Vocabulary
 
 Ints = NDArray[np.int32]
 

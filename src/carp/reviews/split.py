@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
-from carp.reviews.corpus import SPLIT_NAMES, TEST, TRAIN, VALID
+from carp.reviews.split_parts import SPLIT_NAMES, TEST, TRAIN, VALID
 
 if TYPE_CHECKING:
-    from carp.reviews.corpus import Corpus
+    from carp.reviews.corpora.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def checked(split: Split) -> Split:
             raise InputError(
                 f"the {name} part of the split is empty ({len(split.part)} records in all)",
                 where=split.origin,
-                mend="give more reviews, or a split of your own that fills train, valid and test",
+                fix="give more reviews, or a split of your own that fills train, valid and test",
             )
     return split
 
@@ -102,7 +102,7 @@ def split_from_file(corpus: Corpus, file: Path) -> Split:
         name = (row.get("split") or "").strip().lower()
         if name not in SPLIT_NAMES:
             raise InputError(
-                f"{name!r} is no part of a split", where=f"{file}, line {line}", mend="write train, valid or test"
+                f"{name!r} is no part of a split", where=f"{file}, line {line}", fix="write train, valid or test"
             )
         pair = (users.get((row.get("user") or "").strip(), -1), items.get((row.get("item") or "").strip(), -1))
         if pair in known:  # pairs that preparing dropped may stand in the file
@@ -114,7 +114,7 @@ def split_from_file(corpus: Corpus, file: Path) -> Split:
             f"{len(missing)} of {len(part)} records have no place in the split, the first is "
             f"{corpus.users[int(corpus.user[r])]}, {corpus.items[int(corpus.item[r])]}",
             where=str(file),
-            mend="add a line for each of them",
+            fix="add a line for each of them",
         )
     return checked(Split(part, str(file)))
 
@@ -128,8 +128,8 @@ def _rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:
                 raise InputError(
                     f"the columns {', '.join(sorted(missing))} are missing",
                     where=str(file),
-                    mend="give a CSV with the header user,item,split",
+                    fix="give a CSV with the header user,item,split",
                 )
             return [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read ({error})", where=str(file), mend="give a UTF-8 CSV file") from error
+        raise InputError(f"cannot be read ({error})", where=str(file), fix="give a UTF-8 CSV file") from error

@@ -1,1 +1,4 @@
-"""The service: answers over HTTP, and the page that shows them."""
+"""The service: answers over HTTP, and the explorer page that shows them.
+
+A fitted recommender comes in; routes, their documentation and a running server go out.
+"""

@@ -1,4 +1,4 @@
-"""Whatever goes wrong is answered by a problem document (RFC 9457) that says what happened and how to mend it.
+"""Whatever goes wrong is answered by a problem document (RFC 9457) that says what happened and how to fix it.
 
 Nothing in it comes from the inside of the machine: no traceback, no path. The id finds the request in the log.
 """
@@ -51,11 +51,11 @@ FAULTS = {
 
 
 class Problem(HTTPException):
-    """An answer that is a refusal. `mend` says how to ask so that it is none."""
+    """An answer that is a refusal. `fix` says how to ask so that it is none."""
 
-    def __init__(self, status: int, detail: str, *, mend: str | None = None, kind: str = "", **more: Any) -> None:
+    def __init__(self, status: int, detail: str, *, fix: str | None = None, kind: str = "", **more: Any) -> None:
         super().__init__(status, detail)
-        self.mend = mend
+        self.fix = fix
         self.kind = kind
         self.more = more
 
@@ -72,13 +72,13 @@ def echo(text: str) -> str:
 def problem_document(problem: HTTPException, request_id: str) -> bytes:
     status = problem.status_code
     kind = getattr(problem, "kind", "") or TITLES.get(status, "problem").lower().replace(" ", "-")
-    mend = getattr(problem, "mend", None) or MENDS.get(status)
+    fix = getattr(problem, "fix", None) or MENDS.get(status)
     written = {
         "type": f"urn:carp:{kind}",
         "title": TITLES.get(status, "The request was refused"),
         "status": status,
         "detail": str(problem.detail).encode("utf-8", "replace").decode(),
-        "mend": mend.encode("utf-8", "replace").decode() if mend else None,
+        "fix": fix.encode("utf-8", "replace").decode() if fix else None,
         "id": request_id,
         **getattr(problem, "more", {}),
     }
@@ -88,13 +88,13 @@ def problem_document(problem: HTTPException, request_id: str) -> bytes:
 def problem_of(error: CarpError) -> Problem:
     """A mendable error of the library as a refusal. Its `where` is left out: it may be a place on the disk."""
     if isinstance(error, UnknownIdError):
-        return Problem(404, error.what, mend=error.mend, kind="unknown-id")
+        return Problem(404, error.what, fix=error.fix, kind="unknown-id")
     if isinstance(error, InputError):
-        return Problem(422, error.what, mend=error.mend, kind="unusable-input")
+        return Problem(422, error.what, fix=error.fix, kind="unusable-input")
     if isinstance(error, UsageError):
-        return Problem(409, error.what, mend=error.mend, kind="cannot-answer")
+        return Problem(409, error.what, fix=error.fix, kind="cannot-answer")
     if isinstance(error, DamagedError | StorageError):
-        return Problem(500, "the files of the service cannot be read", mend="see the log of the service")
+        return Problem(500, "the files of the service cannot be read", fix="see the log of the service")
     return Problem(500, "the service failed to answer")
 
 
@@ -108,7 +108,7 @@ def validation_problem(errors: Sequence[Mapping[str, Any]]) -> Problem:
         name = ".".join(place) or "the body"
         faults.setdefault(name[:LONGEST_ECHO], FAULTS.get(error["type"], str(error["msg"]).lower()))
     detail = "; ".join(f"{name} {fault}" for name, fault in list(faults.items())[:10])
-    return Problem(422, detail, mend="see /docs for the fields and their types", kind="fields", fields=faults)
+    return Problem(422, detail, fix="see /docs for the fields and their types", kind="fields", fields=faults)
 
 
 def answer_problem(request: Request, problem: HTTPException) -> Response:

@@ -6,9 +6,9 @@ const remembered = new Map();
 
 /** What went wrong, in the service's own words where it has any. */
 export class Problem extends Error {
-  constructor({ title, detail, mend, status, id }) {
+  constructor({ title, detail, fix, status, id }) {
     super(title);
-    Object.assign(this, { title, detail, mend, status, id });
+    Object.assign(this, { title, detail, fix, status, id });
   }
 }
 
@@ -64,7 +64,7 @@ function unreachable(late) {
   return new Problem({
     title: late ? "The service takes too long" : "The service does not answer",
     detail: late ? "No answer came within half a minute." : "The connection failed or was refused.",
-    mend: "See that carp serve is still running, then try again.",
+    fix: "See that carp serve is still running, then try again.",
   });
 }
 
@@ -72,13 +72,13 @@ function problemOf(response, answer) {
   const id = response.headers.get("X-Request-Id");
   if (response.ok) {
     const detail = "The answer was not the JSON that this page reads.";
-    return new Problem({ title: "The answer cannot be read", detail, mend: "Reload the page.", status: 200, id });
+    return new Problem({ title: "The answer cannot be read", detail, fix: "Reload the page.", status: 200, id });
   }
   const said = answer && typeof answer === "object" ? answer : {};
   return new Problem({
     title: words(said.title) ?? `The service answered ${response.status}`,
     detail: words(said.detail),
-    mend: words(said.mend),
+    fix: words(said.fix),
     status: response.status,
     id: words(said.id) ?? id,
   });

@@ -155,7 +155,7 @@ function noSuchView(state) {
   place("title").textContent = "No such page";
   fill(place("question"));
   const problem = { title: "There is no such page", detail: `This link names a view “${state.view}”.` };
-  return fill(place("view"), problemCard({ ...problem, mend: "Choose a view above." }));
+  return fill(place("view"), problemCard({ ...problem, fix: "Choose a view above." }));
 }
 
 function arrive() {

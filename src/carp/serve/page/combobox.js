@@ -150,7 +150,7 @@ async function find(field, words, signal) {
   } catch (problem) {
     if (signal.aborted) return;
     offer(field, [], { total: 0 }, words);
-    field.status.textContent = [problem.title, problem.mend].filter(Boolean).join(". ");
+    field.status.textContent = [problem.title, problem.fix].filter(Boolean).join(". ");
   }
 }
 

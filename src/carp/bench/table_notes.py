@@ -1,0 +1,56 @@
+"""The lines below tables: what signs mean, where figures come from, and what to keep in mind."""
+
+from __future__ import annotations
+
+import carp
+from carp.bench.compare import FLOOR, LEVEL, Comparison
+from carp.bench.published_figures import REMARKS, dataset_of
+from carp.bench.study_findings import StudyFound
+
+SIGNIFICANT = "†"
+OFF_FLOOR = "‡"
+
+
+def comparison_notes(found: Comparison) -> list[str]:
+    notes = list(found.warnings)
+    if any(standing.difference for standing in found.standings):
+        notes.append(
+            f"{SIGNIFICANT} differs from the best at the {LEVEL:.0%} level: paired t-test over test pairs, each record "
+            "once, corrected for the number of systems by Holm's method. “t, runs” is the paper's kind of test, over "
+            "the runs' errors; it has few runs to go by."
+        )
+    if any(standing.floor_difference for standing in found.standings):
+        notes.append(floor_note())
+    if any(not standing.complete for standing in found.standings):
+        notes.append("Systems that lack some of the splits stand below the others and take no place.")
+    dataset = dataset_of(found.corpus)
+    if dataset is not None and any(standing.published is not None for standing in found.standings):
+        notes.append(f"Published figures: Li et al., SIGIR 2019, for {dataset}; their split is not known.")
+        notes += [REMARKS[dataset]] if dataset in REMARKS else []
+    return [*notes, found.origin] if found.origin else notes
+
+
+def floor_note() -> str:
+    return (
+        f"“over {FLOOR}” is the error over that of the tuned biases on the same splits, below 1 is better; {OFF_FLOOR} "
+        f"differs from them at the {LEVEL:.0%} level: paired t-test over test pairs, corrected by Holm's method."
+    )
+
+
+def study_notes(found: StudyFound) -> list[str]:
+    given = ", ".join(f"{name}={value}" for name, value in found.given.items())
+    notes = [f"Everything else: {given}."] if given else []
+    if any(point.difference for point in found.points):
+        notes.append(
+            f"“best” is of the validation errors. {SIGNIFICANT} differs from {found.name} = {found.usual} at the "
+            f"{LEVEL:.0%} level: paired t-test over test pairs, each record once, corrected for the number of points "
+            "by Holm's method."
+        )
+    return [*notes, *(note for note in (found.warning, found.origin) if note)]
+
+
+def version_note(version: str) -> list[str]:
+    """A word where another version measured than the one that tells of it."""
+    if version == carp.__version__:
+        return []
+    return [f"These results were made by carp {version}; carp {carp.__version__} made this report of them."]

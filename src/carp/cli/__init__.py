@@ -1,0 +1,5 @@
+"""The command line: parse, call, print.
+
+`entry` puts the commands together and answers every error in one line; each `*_commands` module holds commands that
+belong together.
+"""

@@ -1,0 +1,91 @@
+"""About carp itself: its models, whether it can work here, and what it does when shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from carp.cli.messages import naming, say, show_json
+from carp.cli.options import MAX_SEED, AsJson
+from carp.cli.output_files import check_may_write
+
+
+def models(
+    settings: Annotated[str | None, typer.Option(metavar="NAME", help="List the settings of one model.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The models there are, what they need, and their settings."""
+    from carp.models import REGISTRY, model_entry
+    from carp.render.console_tables import table
+
+    if settings is not None:
+        with naming("models"):
+            model_entry(settings)
+    described = {name: _describe_model(name) for name in REGISTRY if settings in (None, name)}
+    if as_json:
+        show_json(described)
+    elif settings is not None:
+        rows = [
+            [name, str(value), kind]
+            for kind, group in described[settings]["settings"].items()
+            for name, value in group.items()
+        ]
+        print(table(["setting", "default", "of"], rows, left=3))
+    else:
+        rows = [
+            [name, "yes" if about["explains"] else "no", ", ".join(about["needs"]), about["summary"]]
+            for name, about in described.items()
+        ]
+        print(table(["model", "explains", "needs", "what it is"], rows, left=4))
+        say("Settings of a model and their defaults: carp models --settings NAME")
+
+
+def _describe_model(name: str) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from carp.explain.explainer import explains
+    from carp.models import model_entry
+    from carp.recommender import Recommender
+
+    made = Recommender(name, device="cpu")
+    return {
+        "summary": model_entry(name).summary,
+        "explains": explains(made.kind),
+        "needs": sorted(made.kind.needs),
+        "settings": {
+            "model": asdict(made.config),
+            "training": asdict(made.training),
+            "text": asdict(made.text),
+            "fitting": asdict(made.fit_settings),
+        },
+    }
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Whether carp can work here, and what to fix if not."""
+    from dataclasses import asdict
+
+    from carp.cli.doctor import examination_text, examine
+
+    findings = examine()
+    healthy = all(finding.state != "broken" for finding in findings)
+    if as_json:
+        show_json({"ok": healthy, "findings": [asdict(finding) for finding in findings]})
+    else:
+        print(examination_text(findings))
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where reviews, model and page go.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of the shop and of training.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny shop and model: seconds, but worse reasons.")] = False,
+) -> None:
+    """The whole way on a made-up shop: reviews, training, errors, an explanation."""
+    from carp.cli.demo import run_demo
+
+    check_may_write(out)
+    run_demo(out, seed=seed, quick=quick, show=print, say=say)

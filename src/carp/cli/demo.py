@@ -1,0 +1,152 @@
+"""The whole way on the made-up shop: reviews, corpus, training, errors beside the references, an explanation."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carp.errors import UsageError
+from carp.storage import disk_errors, read_json, readable_size, write_bytes, write_json
+
+if TYPE_CHECKING:
+    from carp.recommender import Recommender
+    from carp.reviews.shop.made_up_shop import Shop
+
+SHOP_SIZE: dict[str, Any] = {
+    "people": 300,
+    "things": 80,
+    "reviews_per_person": 16,
+    "topics": ("weight", "durability", "price", "sound", "comfort", "battery"),
+}
+# A small CARP: the shop has 650 words, and the demo is to be over in two minutes on two cores.
+DEMO_SETTINGS: dict[str, Any] = {
+    "variant": "calibrated",
+    "dimension": 64,
+    "filters": 32,
+    "dropout": 0.1,
+    "max_words": 200,
+    "batch_size": 25,
+    "learning_rate": 0.002,
+    "epochs": 24,
+    "settling_share": 0.15,
+    "patience": 8,
+}
+QUICK_SHOP_SIZE: dict[str, Any] = {"people": 30, "things": 15, "reviews_per_person": 8}
+QUICK_SETTINGS: dict[str, Any] = {
+    "variant": "calibrated",
+    "dimension": 16,
+    "filters": 8,
+    "latent_size": 8,
+    "viewpoints": 2,
+    "epochs": 1,
+}
+MARK = "demo.json"
+MADE = ("reviews.jsonl", "model", "explanation.html", MARK)
+
+Tell = Callable[[str], None]
+
+
+def run_demo(out: Path, *, seed: int = 0, quick: bool = False, show: Tell = print, say: Tell = print) -> dict[str, Any]:
+    """Do it all, telling results through `show` and progress through `say`; the facts that were found."""
+    from carp.explain.faithfulness.planted_causes import planted_causes_found
+    from carp.recommender import Recommender
+    from carp.render.console_tables import evaluation_text
+    from carp.reviews.corpora.corpus import build_corpus
+    from carp.reviews.corpora.dataset_statistics import dataset_statistics, statistics_table
+    from carp.reviews.shop.made_up_shop import make_shop
+    from carp.reviews.sources.formats import read_reviews
+
+    began = time.monotonic()
+    _claim(out, seed)
+    shop = make_shop(seed=seed, **(QUICK_SHOP_SIZE if quick else SHOP_SIZE))
+    _write_reviews(shop, out / "reviews.jsonl")
+    show("A made-up shop: everybody cares about two or three topics, and says so.\n")
+    corpus = build_corpus(read_reviews(out / "reviews.jsonl"))
+    show(f"{statistics_table(dataset_statistics(corpus))}\n")
+    say("Training CARP on it.")
+    recommender = Recommender("carp", seed=seed, split_seed=seed, **(QUICK_SETTINGS if quick else DEMO_SETTINGS))
+    recommender.fit(corpus)
+    size = recommender.save(out / "model", overwrite=True)
+    found = recommender.evaluate()
+    show(f"\n{evaluation_text(found)}\n")
+    causes = planted_causes_found(recommender, shop)
+    show(f"{causes}\n")
+    user, item = _telling_pair(recommender)
+    _explain(recommender, user, item, out / "explanation.html", show)
+    seconds = time.monotonic() - began
+    show(f"\n{out} holds reviews.jsonl, explanation.html and model ({readable_size(size)}). {seconds:.0f} s in all.\n")
+    show(_next_steps(recommender, out, user))
+    return {"seconds": seconds, "evaluation": found, "planted": asdict(causes), "user": user, "item": item}
+
+
+def _claim(out: Path, seed: int) -> None:
+    """Mark the folder as the demo's own. In one that is marked, only what a demo makes is replaced."""
+    with disk_errors(out):
+        if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
+            fix = "choose another place with --out"
+            raise UsageError("this exists already and no demo made it", where=str(out), fix=fix)
+    if (out / MARK).is_file():
+        mark = read_json(out / MARK)
+        if not isinstance(mark, dict) or mark.get("made_by") != "carp demo":
+            raise UsageError(f"its {MARK} is not of a demo", where=str(out), fix="choose another place with --out")
+    write_json(out / MARK, {"made_by": "carp demo", "seed": seed, "made": MADE})
+
+
+def _write_reviews(shop: Shop, path: Path) -> None:
+    lines = (json.dumps(record, ensure_ascii=False) for record in shop.records())
+    write_bytes(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _telling_pair(recommender: Recommender) -> tuple[str, str]:
+    """The held-out pair where the words help most: there the biases are furthest off and the prediction is not."""
+    import numpy as np
+    import torch
+
+    fitted, test = recommender.fitted_corpus, recommender.fitted_corpus.test_pairs()
+    pairs = [(fitted.users[int(u)], fitted.items[int(i)]) for u, i in zip(test.users, test.items, strict=True)]
+    with torch.no_grad():
+        places = [torch.from_numpy(side).to(recommender.device) for side in (test.users, test.items)]
+        stars = recommender.baseline(*places).clamp(1, fitted.levels).cpu().numpy()
+    true = fitted.scale.from_stars(test.ratings, fitted.levels)
+    biases = fitted.scale.from_stars(stars, fitted.levels)
+    gain = np.abs(biases - true) - np.abs(np.asarray(recommender.predict(pairs)) - true)
+    return pairs[int(np.argmax(gain))]
+
+
+def _explain(recommender: Recommender, user: str, item: str, page: Path, show: Tell) -> None:
+    from carp.render.html_page import explanation_page
+    from carp.render.terminal import explanation_text
+
+    explanation = recommender.explain(user, item)
+    write_bytes(page, explanation_page(explanation).encode())
+    show("The held-out pair for which the words help most:\n")
+    show(explanation_text(explanation, colour=_coloured()))
+
+
+def _coloured() -> bool:
+    import os
+    import sys
+
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _next_steps(recommender: Recommender, out: Path, user: str) -> str:
+    from carp.render.console_tables import command
+
+    model = out / "model"
+    fitted = recommender.fitted_corpus
+    test = fitted.test_pairs()
+    other = fitted.users[int(test.users[0])], fitted.items[int(test.items[0])]
+    steps = [
+        f"open {out / 'explanation.html'} in a browser",
+        command("explain", model, *other),
+        command("recommend", model, user, options=["-n", "5"]),
+        command("evaluate", model),
+        command("prepare", out / "reviews.jsonl", options=["--out", out / "corpus"]),
+        command("train", out / "corpus", options=["--model", "bias", "--out", out / "bias"]),
+    ]
+    return "\n".join(["What to try next:", *(f"  {step}" for step in steps)])

@@ -1,0 +1,165 @@
+"""The command line: the way in and every way out. Results go to standard output, everything else to standard error.
+
+Whatever a command needs is imported inside its function, so that `carp --help` waits for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import carp
+from carp.cli import about_commands, measure_commands, prepare_command, serve_commands, train_command, use_commands
+from carp.errors import CarpError, SlowerWarning, UsageError
+
+INTERRUPTED = 130  # what typer makes of Ctrl-C
+COMMANDS = (
+    prepare_command.prepare,
+    train_command.train,
+    use_commands.evaluate,
+    use_commands.predict,
+    use_commands.explain,
+    use_commands.recommend,
+    serve_commands.profile,
+    serve_commands.serve,
+    measure_commands.bench,
+    measure_commands.study,
+    measure_commands.report,
+    about_commands.models,
+    about_commands.doctor,
+    about_commands.demo,
+)
+# typer brings a click of its own or uses the installed one; the class of wrong usage is found in either.
+WrongUse: type[Exception] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    name="carp",
+    help="Predict how a person will rate a thing from what people wrote, and say why.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong use_commands. Start with: carp demo",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"carp {carp.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _carp(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say it.")] = False,
+) -> None:
+    pass
+
+
+for _command in COMMANDS:
+    app.command()(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and say how it went: the exit code. No exception leaves it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        with _slowness_in_one_line():
+            code = app(None if arguments is None else list(arguments), prog_name="carp", standalone_mode=False)
+        sys.stdout.flush()
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        return code if isinstance(code, int) else 0
+    except (SystemExit, BrokenPipeError):  # whoever was reading has gone: no words for nobody
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get("CARP_DEBUG") == "1":
+            import traceback
+
+            traceback.print_exc()
+        from carp.render.wording import neutral
+
+        words, code = _last_words(error)
+        if words:
+            print(neutral(words), file=sys.stderr)
+        return code
+
+
+@contextlib.contextmanager
+def _slowness_in_one_line() -> Iterator[None]:
+    """What is slower than it could be is told as errors are: without the place in the source that noticed it."""
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, SlowerWarning):
+            before(message, category, *place, **more)
+            return
+        from carp.render.wording import neutral
+
+        print(neutral(f"carp: {message}"), file=sys.stderr)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def _last_words(error: BaseException) -> tuple[str, int]:
+    """What to tell the user of an error, and the exit code."""
+    if isinstance(error, CarpError):
+        return f"carp: {error}", error.exit_code
+    if isinstance(error, WrongUse):
+        return _wrong_use(error), UsageError.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "carp: interrupted; nothing half-finished was left at --out.", 1
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        fix = "lower it with --set batch_size=... or --set max_words=..., or use a larger machine"
+        return f"carp: {CarpError('the memory of this machine is not enough', fix=fix)}", 1
+    if isinstance(error, OSError):
+        return f"carp: {_refusal(error)}", 1
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else None
+    message = (str(error).strip().splitlines() or ["no message"])[0][:300]
+    bug = CarpError(
+        f"this is a bug of carp ({type(error).__name__}: {message})",
+        where=where,
+        fix="report it with the traceback that CARP_DEBUG=1 shows",
+    )
+    return f"carp: {bug}", bug.exit_code
+
+
+def _wrong_use(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    name = context.command_path if context is not None else "carp"
+    message = error.format_message().strip()
+    if not message or message.startswith("Usage:"):  # carp alone shows its help
+        return str(message)
+    hint = f"see {name} --help"
+    if "No such option" in message:
+        hint += "; an id that begins with a dash needs -- before it"
+    return f"{name}: {message.rstrip('.')}. Fix: {hint}."
+
+
+def _refusal(error: OSError) -> CarpError:
+    from carp.storage import disk_errors
+
+    try:
+        with disk_errors(Path(str(error.filename or "standard output"))):
+            raise error
+    except CarpError as refusal:
+        return refusal

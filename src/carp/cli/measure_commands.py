@@ -1,0 +1,186 @@
+"""Systems measured against each other, settings varied, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from carp.cli.messages import naming, progress_bars, say, show_json
+from carp.cli.options import AsJson, Overwrite, key_values
+from carp.cli.output_files import check_may_write, check_new_file
+from carp.errors import CarpError, UsageError
+
+if TYPE_CHECKING:
+    from carp.bench.cells import Line
+    from carp.bench.grid import Outcome
+
+Results = Annotated[Path, typer.Option("--out", help="The folder of results; what is there already is not run again.")]
+Seeds = Annotated[int, typer.Option(min=1, max=1000, help="How many splits, from seed 0 on.")]
+Processes = Annotated[int, typer.Option(min=1, max=256, help="Cells at the same time.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, for the models that have it.")
+]
+Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that failed.")]
+
+
+def bench(
+    corpora: Annotated[list[Path], typer.Argument(metavar="CORPUS...", help="Folders made by carp prepare.")],
+    models: Annotated[
+        str, typer.Option(help="all, or names with commas between; settings after colons: carp:variant=calibrated.")
+    ] = "all",
+    seeds: Seeds = 5,
+    out: Results = Path("results"),
+    search: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Trials on validation for each cell; 0 takes settings as they are.")
+    ] = 0,
+    grid: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=V1,V2", help="Values to search instead of the usual latent sizes.")
+    ] = None,
+    given: Settings = None,
+    processes: Processes = 1,
+    device: Device = "auto",
+    retry: Retry = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure models on the same splits of corpora; a stopped run goes on where it was."""
+    from carp.bench.datasets import find_sources
+    from carp.bench.grid import Grid, read_systems, run_grid
+    from carp.bench.study import read_values
+
+    systems = read_systems(models)
+    values = key_values(given, "--set")
+    whole = Grid(systems, [], seeds, values, search, read_values(grid or [], "--grid"))
+    with naming("bench"):
+        whole.check()
+    check_may_write(out)
+    cells = Grid(systems, find_sources(corpora), seeds, values, search, whole.space).cells()
+    running: dict[str, Any] = {"processes": processes, "device": device, "retry": retry}
+    with _watching(len(cells), out) as hooks:
+        outcome = run_grid(cells, out, **running, **hooks)
+    if as_json:
+        show_json({"out": str(out), "cells": len(outcome.lines), "ran": outcome.ran, "failed": len(outcome.failed)})
+    else:
+        from carp.bench.compare import compare
+        from carp.bench.report import comparison_section, report_text
+
+        print(report_text([comparison_section(found) for found in compare(outcome.lines, out)]))
+    _tell_failures(outcome, out)
+
+
+@contextlib.contextmanager
+def _watching(cells: int, out: Path) -> Iterator[dict[str, Any]]:
+    """A bar for the whole grid from where it was, a line for each cell that is done, and a word when it is stopped."""
+    with progress_bars() as stage:
+        advance = stage(f"{cells} cells")
+
+        def told(line: Line, done: int, total: int) -> None:
+            found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
+            say(f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}")
+            advance(done, total)
+
+        try:
+            yield {"began": advance, "told": told}
+        except KeyboardInterrupt:
+            fix = "run the same command again to go on with the rest"
+            raise CarpError("interrupted; the cells that are done are kept", where=str(out), fix=fix) from None
+
+
+def _tell_failures(outcome: Outcome, out: Path) -> None:
+    if outcome.failed:
+        failed = f"{len(outcome.failed)} of {len(outcome.lines)} cells failed"
+        say(f"{failed}; their rows say why, and --retry runs them again.")
+        raise typer.Exit(1)
+    say(f"Results are in {out}. For tables and plots: carp report {out} --format html --out report.html")
+
+
+def report(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A folder made by carp bench or carp study.")],
+    format: Annotated[
+        Literal["text", "markdown", "html"] | None, typer.Option(help="text unless --out ends in .md or .html.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Tables with significance and the published figures; plots on the page, or in a folder beside a Markdown file."""
+    from carp.bench.report import make_report, report_markdown, report_text, write_plots
+    from carp.bench.report_page import report_page
+
+    if out is not None:
+        check_new_file(out, overwrite)
+    sections = make_report(results)
+    suffix = {".html": "html", ".htm": "html", ".md": "markdown"}
+    kind = format or suffix.get(out.suffix.lower() if out else "", "text")
+    if kind == "markdown" and out is not None:
+        plots = out.with_name(f"{out.stem}-plots")
+        write_plots(sections, plots)
+        written = report_markdown(sections, plots.name)
+    else:
+        written = {"text": report_text, "markdown": report_markdown, "html": report_page}[kind](sections)
+    if out is None:
+        print(written.rstrip())
+    else:
+        from carp.storage import write_bytes
+
+        write_bytes(out, f"{written.rstrip()}\n".encode("utf-8", "replace"))
+        say(f"The report is in {out}.")
+
+
+def study(
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
+    vary: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=V1,V2", help="A setting and its values; one study each.")
+    ] = None,
+    named: Annotated[str | None, typer.Option(help="One of the paper's analyses by its setting, or all.")] = None,
+    product: Annotated[
+        bool, typer.Option("--product", help="All combinations of what is varied, as one study.")
+    ] = False,
+    model: Annotated[str, typer.Option(help="One of those that carp models lists.")] = "carp",
+    seeds: Seeds = 5,
+    out: Results = Path("results"),
+    given: Settings = None,
+    processes: Processes = 1,
+    device: Device = "auto",
+    retry: Retry = False,
+    as_json: AsJson = False,
+) -> None:
+    """Vary one setting at a time and see what it does: a table and a plot each."""
+    from carp.bench.datasets import find_sources
+    from carp.bench.grid import entry_or_error
+    from carp.bench.study import named_studies, read_varied, run_studies, study_cells
+
+    studies = read_varied(vary or [], product=product) + (named_studies(named) if named else [])
+    if not studies:
+        fix = "give --vary setting=value,value or --named all"
+        raise UsageError("nothing is varied", where="carp study", fix=fix)
+    entry_or_error(model, "--model")
+    check_may_write(out)
+    values = key_values(given, "--set")
+    [source] = find_sources([corpus])
+    cells = [(one, study_cells(one, source, model, seeds, values)) for one in studies]
+    count = len({cell.identity for _, group in cells for cell in group})
+    running: dict[str, Any] = {"processes": processes, "device": device, "retry": retry}
+    with _watching(count, out) as hooks:
+        outcome, keys = run_studies(cells, model, source, out, **running, **hooks)
+    _show_studies(out, keys, as_json)
+    _tell_failures(outcome, out)
+
+
+def _show_studies(out: Path, keys: list[str], as_json: bool) -> None:
+    """The tables to standard output, the plots beside the results."""
+    from dataclasses import asdict
+
+    from carp.bench.report import report_text, study_section, write_plots
+    from carp.bench.study_findings import found_studies
+
+    found = found_studies(out, keys)
+    sections = [study_section(one) for one in found]
+    write_plots(sections, out / "plots")
+    if as_json:
+        show_json({"out": str(out), "studies": [asdict(one) for one in found]})
+    else:
+        print(report_text(sections))

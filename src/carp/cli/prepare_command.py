@@ -1,0 +1,63 @@
+"""Reviews become a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from carp.cli.messages import progress_bars, say, show_json
+from carp.cli.options import AsJson, Out, Overwrite, key_values
+from carp.cli.output_files import check_new_folder
+
+if TYPE_CHECKING:
+    from carp.reviews.corpora.preparation import Prepared
+
+
+def prepare(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files with reviews, packed or not.")],
+    out: Out,
+    format: Annotated[str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv or parquet.")] = "auto",
+    min_reviews: Annotated[int, typer.Option(min=1, help="Users and items with fewer are dropped.")] = 5,
+    rating_range: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="The scale of the ratings.")
+    ] = None,
+    clip_ratings: Annotated[bool, typer.Option("--clip-ratings", help="Move ratings outside it to its edge.")] = False,
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is user, item, rating, text, time.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read reviews, clean them, and keep them as a corpus."""
+    from carp.reviews.corpora.preparation import prepare_corpus
+    from carp.reviews.sources.request import SourceRequest
+
+    columns = key_values(column, "--column")
+    check_new_folder(out, "corpus", overwrite)
+    asked = SourceRequest(format, columns or None, rating_range, clip_ratings)
+    with progress_bars() as stage:
+        prepared = prepare_corpus(
+            files,
+            out,
+            asked,
+            min_reviews=min_reviews,
+            overwrite=overwrite,
+            reading=stage("reading"),
+            cutting=stage("cutting into words"),
+        )
+    _report_corpus(prepared, out, as_json)
+
+
+def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:
+    from carp.render.console_tables import command, corpus_text
+    from carp.storage import folder_size
+
+    size, ledger = folder_size(out), prepared.ledger
+    if as_json:
+        about = {"out": str(out), "bytes": size, "fingerprint": prepared.fingerprint}
+        show_json({**about, "statistics": prepared.statistics, "reasons": ledger.counts, **prepared.facts})
+    else:
+        print(corpus_text(prepared.facts, prepared.statistics, ledger, out, size))
+        say(f"Next: {command('train', out, options=['--out', 'model'])}")

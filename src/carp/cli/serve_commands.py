@@ -1,0 +1,93 @@
+"""A model answers over HTTP, and profiles of its people and things."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+import carp
+from carp.cli.messages import naming, say
+from carp.cli.options import Model, Overwrite
+from carp.cli.output_files import check_new_file
+from carp.errors import UsageError
+
+if TYPE_CHECKING:
+    from carp.explain.profiles import PersonProfile, ThingProfile
+
+
+def serve(
+    model: Model,
+    host: Annotated[str, typer.Option(help="Who may ask: 127.0.0.1 is this machine alone, 0.0.0.0 everyone.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 chooses a free port.")] = 8000,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores if left out.")] = None,
+    results: Annotated[Path | None, typer.Option(help="A folder made by carp bench, to be shown as well.")] = None,
+) -> None:
+    """Answer over HTTP and show the explorer page, until stopped with Ctrl-C."""
+    try:
+        from carp.serve.server import count_workers, listen, open_model
+        from carp.serve.server import serve as run
+    except ImportError as error:
+        fix = "pip install 'carp-rec[serve]'"
+        raise UsageError(f"serving needs {error.name}, which is not installed", fix=fix) from error
+    if results is not None and not results.is_dir():
+        raise UsageError("there is no such folder", where=str(results), fix="give a folder made by carp bench")
+    number = count_workers(workers)
+    sockets = listen(host, port, number)
+    app = open_model(model, results, number)
+    shown, bound = f"[{host}]" if ":" in host else host, sockets[0].getsockname()[1]
+    say(f"Serving {model} at http://{shown}:{bound}/ with {number} worker{'s' * (number > 1)}; Ctrl-C stops it.")
+    if not run(app, sockets, number):
+        raise carp.CarpError("the workers of the service end at once", fix="see what they wrote above")
+    say("Stopped.")
+
+
+def profile(
+    model: Model,
+    user: Annotated[str | None, typer.Option(help="A person of the corpus: what they care about.")] = None,
+    item: Annotated[str | None, typer.Option(help="A thing of the corpus: what people like and dislike.")] = None,
+    format: Annotated[
+        Literal["text", "html", "json"] | None, typer.Option(help="text unless --out ends in .html or .json.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """A person's viewpoints, or what people like and dislike about a thing."""
+    from carp.explain.profiles import person_profile, thing_profile
+
+    if (user is None) == (item is None):
+        fix = "give either --user or --item"
+        raise UsageError("it is not clear whose profile is wanted", where="carp profile", fix=fix)
+    if out is not None:
+        check_new_file(out, overwrite)
+    recommender = carp.load(model)
+    with naming(model):
+        found = person_profile(recommender, user) if user is not None else thing_profile(recommender, str(item))
+    suffix = {".html": "html", ".htm": "html", ".json": "json"}
+    _deliver(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
+
+
+def _deliver(found: PersonProfile | ThingProfile, format: str, out: Path | None) -> None:
+    from carp.render.profile_views import profile_json, profile_page, profile_text
+    from carp.storage import write_bytes
+
+    if format == "html":
+        written = profile_page(found)
+    elif format == "json":
+        written = profile_json(found)
+    else:
+        written = profile_text(found, colour=out is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    content = f"{written.rstrip()}\n".encode("utf-8", "replace")
+    if out is not None:
+        write_bytes(out, content)
+        say(f"The profile is in {out}.")
+    elif format == "text":
+        print(written)
+    else:  # pages and JSON are UTF-8 whatever the terminal speaks
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)

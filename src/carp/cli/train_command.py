@@ -1,0 +1,141 @@
+"""A corpus becomes a model, and the model is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from carp.cli.messages import naming, say, show_json
+from carp.cli.options import MAX_SEED, AsJson, Out, Overwrite, key_values
+from carp.cli.output_files import check_new_folder
+from carp.errors import UsageError
+
+if TYPE_CHECKING:
+    from carp.recommender import Recommender
+    from carp.reviews.corpora.corpus import Corpus
+
+
+def train(
+    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
+    out: Out,
+    model: Annotated[str, typer.Option(help="One of those that carp models lists.")] = "carp",
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of the weights and the order of the pairs.")] = 0,
+    split_seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of the 80:20 split.")] = 0,
+    split: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own: CSV with user,item,split.")] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; carp models --settings NAME.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of a stopped run.")] = False,
+    overwrite: Overwrite = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no closing words.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model on a corpus, with early stop on validation."""
+    settings = _training_settings(given)
+    check_new_folder(out, "model", overwrite)
+    from carp.recommender import Recommender
+
+    with naming("train"):
+        recommender = Recommender(model, seed=seed, split_seed=split_seed, device=device, **settings)
+    records = _load_corpus(corpus)
+    checkpoints = out.with_name(f"{out.name}.training")
+    _check_checkpoints(checkpoints, resume, overwrite)
+    if resume and not checkpoints.exists() and not quiet:
+        say(f"{checkpoints}: there is no checkpoint to go on from; training starts from the beginning.")
+    _fit(recommender, records, split, checkpoints, resume=resume, bar=not quiet)
+    size = recommender.save(out, overwrite=overwrite)
+    _remove_checkpoints(checkpoints)
+    if as_json:
+        facts = recommender.facts
+        kept = {key: facts[key] for key in ("best_epoch", "epochs", "valid_mse", "seed", "split_seed", "device")}
+        show_json({"out": str(out), "model": model, "bytes": size, **kept})
+    elif not quiet:
+        _report_training(recommender, out, size)
+
+
+def _training_settings(given: list[str] | None) -> dict[str, Any]:
+    settings = key_values(given, "--set")
+    for key in settings:
+        if key in ("model", "seed", "split_seed", "device"):
+            option = f"--{key.replace('_', '-')}"
+            raise UsageError(f"{key} is no setting", where="--set", fix=f"give {option} {settings[key]} instead")
+        if key == "min_reviews":
+            raise UsageError("min_reviews is decided when a corpus is prepared", where="--set", fix="see carp prepare")
+        if key == "self":
+            raise UsageError("there is no setting 'self'", where="--set", fix="see carp models --settings NAME")
+    return dict(settings)
+
+
+def _load_corpus(folder: Path) -> Corpus:
+    from carp.reviews.corpora.corpus import Corpus
+
+    if folder.is_file():
+        fix = f"run carp prepare {folder} --out corpus, then carp train corpus"
+        raise UsageError("this is a file, not a prepared corpus", where=str(folder), fix=fix)
+    return Corpus.load(folder)
+
+
+def _fit(
+    recommender: Recommender, corpus: Corpus, split: Path | None, folder: Path, *, resume: bool, bar: bool
+) -> None:
+    from carp.training.checkpoint import CHECKPOINT
+    from carp.training.loop import Stopped
+
+    try:
+        recommender.fit(corpus, split=split, checkpoints=folder, resume=resume, progress=bar)
+    except KeyboardInterrupt:
+        if not (folder / CHECKPOINT).exists():
+            raise
+        fix = "run the same command with --resume to go on"
+        raise Stopped("training was interrupted; a checkpoint is kept", where=str(folder), fix=fix) from None
+
+
+def _check_checkpoints(folder: Path, resume: bool, overwrite: bool) -> None:
+    if not folder.exists() or resume:
+        return
+    if not overwrite:
+        raise UsageError(
+            "an earlier training stopped here",
+            where=str(folder),
+            fix="add --resume to go on with it, or --overwrite (or remove the folder) to start anew",
+        )
+    _remove_checkpoints(folder)
+
+
+def _remove_checkpoints(folder: Path) -> None:
+    """Remove the folder if training made everything in it."""
+    from carp.storage import disk_errors
+    from carp.training.checkpoint import CHECKPOINT, LOG
+
+    made = [*folder.glob("epoch-*.safetensors"), *folder.glob(".*.partial"), folder / CHECKPOINT, folder / LOG]
+    strange = set(folder.glob("*")) - set(made)
+    if strange:
+        what = f"{min(strange).name} was not made by training"
+        raise UsageError(what, where=str(folder), fix="move it elsewhere and remove the folder")
+    with disk_errors(folder):
+        for file in made:
+            file.unlink(missing_ok=True)
+        if folder.exists():
+            folder.rmdir()
+
+
+def _report_training(recommender: Recommender, out: Path, size: int) -> None:
+    from carp.explain.explainer import explains
+    from carp.render.console_tables import command, facts_table
+    from carp.storage import readable_size
+
+    facts, fitted = recommender.facts, recommender.fitted_corpus
+    lines = [("model", f"{recommender.name}, in {out}, {readable_size(size)}"), ("split", str(fitted.facts["split"]))]
+    if facts["valid_mse"] is not None:
+        best = f"{facts['valid_mse']:.4f} in epoch {facts['best_epoch']} of {facts['epochs']}"
+        lines.append(("validation MSE", best))
+    print(facts_table(lines))
+    test = fitted.test_pairs()
+    user, item = fitted.users[int(test.users[0])], fitted.items[int(test.items[0])]
+    say(f"Next: {command('evaluate', out)}")
+    if explains(type(recommender.model)):
+        say(f"      {command('explain', out, user, item)}")
+    say(f"      {command('recommend', out, user)}")

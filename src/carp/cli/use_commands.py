@@ -1,0 +1,254 @@
+"""A model is asked: ratings, reasons, recommendations, and how good they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+import carp
+from carp.cli.messages import naming, say, show_json
+from carp.cli.options import AsJson, Model, Newcomer, Overwrite, newcomer_reviews
+from carp.cli.output_files import check_new_file
+from carp.errors import UsageError
+
+if TYPE_CHECKING:
+    from carp.explain.explanation import Explanation
+    from carp.explain.faithfulness.measures import Faithfulness
+    from carp.recommender import Recommender
+    from carp.reviews.shop.made_up_shop import Shop
+
+
+def predict(
+    model: Model,
+    pairs: Annotated[Path | None, typer.Argument(metavar="PAIRS.CSV", help="CSV with the columns user,item.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output if left out.")] = None,
+    user: Annotated[str | None, typer.Option(help="One user instead of a file.")] = None,
+    item: Annotated[str | None, typer.Option(help="One item instead of a file.")] = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ratings of pairs; other columns are kept, and unknown users and items noted."""
+    from carp.render.console_tables import PairFile, predictions_csv, read_pairs
+    from carp.storage import write_bytes
+
+    if (pairs is None) == (user is None and item is None) or (user is None) != (item is None):
+        fix = "give a file of pairs, or both --user and --item"
+        raise UsageError("it is not clear which pairs to predict", where="carp predict", fix=fix)
+    if out is not None:
+        if pairs is not None and out.exists() and out.samefile(pairs):
+            raise UsageError("the output is the file of pairs itself", where=str(out), fix="choose another --out")
+        check_new_file(out, overwrite)
+    asked = PairFile([(str(user), str(item))], [], [[]]) if pairs is None else read_pairs(pairs)
+    found = carp.load(model).predict(asked.pairs)
+    if out is not None:
+        write_bytes(out, predictions_csv(asked, list(found), found.notes).encode("utf-8", "replace"))
+    noted = sum(note is not None for note in found.notes)
+    if as_json:
+        rows = zip(asked.pairs, found, found.notes, strict=True)
+        listed = [{"user": u, "item": i, "rating": rating, "note": note} for (u, i), rating, note in rows]
+        show_json({"out": None if out is None else str(out), "noted": noted, "predictions": listed})
+    elif out is None:
+        print(predictions_csv(asked, list(found), found.notes), end="")
+    else:
+        remark = f"; {noted:,} have an unknown user or item, see the column note" if noted else ""
+        print(f"{len(found):,} predictions are in {out}{remark}.")
+
+
+def explain(
+    model: Model,
+    user: Annotated[str, typer.Argument(metavar="USER", help="A user of the corpus; - for a newcomer.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item of the corpus.")],
+    format: Annotated[
+        Literal["text", "html", "json"] | None, typer.Option(help="text unless --out ends in .html or .json.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+    units: Annotated[int, typer.Option(min=0, help="Reasons of the prevailing sentiment.")] = 2,
+    other_units: Annotated[int, typer.Option(min=0, help="Reasons of the other sentiment.")] = 1,
+    phrases: Annotated[int, typer.Option(min=1, help="Phrases looked at for each viewpoint and aspect.")] = 30,
+    sentences: Annotated[int, typer.Option(min=1, help="Sentences shown for each viewpoint and aspect.")] = 2,
+    reviews: Newcomer = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Why this person would rate this thing so."""
+    texts = newcomer_reviews(user, reviews)
+    if out is not None:
+        check_new_file(out, overwrite)
+    recommender = carp.load(model)
+    detail = {"prevailing_units": units, "other_units": other_units, "top_phrases": phrases, "sentences": sentences}
+    with naming(model):
+        if texts is None:
+            found = recommender.explain(user, item, **detail)
+        else:
+            found = recommender.explain_for(texts, item, **detail)
+    suffix = {".html": "html", ".htm": "html", ".json": "json"}
+    _deliver_explanation(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
+
+
+def _deliver_explanation(explanation: Explanation, format: str, out: Path | None) -> None:
+    from carp.storage import write_bytes
+
+    if format == "html":
+        from carp.render.html_page import explanation_page
+
+        written = explanation_page(explanation)
+    elif format == "json":
+        from carp.render.explanation_json import explanation_json
+
+        written = explanation_json(explanation)
+    else:
+        from carp.render.terminal import explanation_text
+
+        colour = out is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        written = explanation_text(explanation, colour=colour)
+    if out is not None:
+        write_bytes(out, f"{written.rstrip()}\n".encode("utf-8", "replace"))
+        say(f"The explanation is in {out}.")
+    elif format == "text":
+        print(written)
+    else:  # pages and JSON are UTF-8 whatever the terminal speaks
+        sys.stdout.flush()
+        sys.stdout.buffer.write(f"{written.rstrip()}\n".encode("utf-8", "replace"))
+
+
+def recommend(
+    model: Model,
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="A user of the corpus; - for a newcomer.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="For everybody, as CSV, instead of one user.")] = False,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="With --all: a CSV file; standard output if left out.")] = None,
+    reviews: Newcomer = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """The things this person would rate highest, without those already rated."""
+    if (user is None) != everybody:
+        what = "it is not clear for whom" if user is None else "--all is for everybody, and a user is named"
+        raise UsageError(what, where="carp recommend", fix="give either a user or --all")
+    if user is None:
+        if reviews is not None:
+            raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave --all out, or --reviews")
+        _recommend_all(model, number, out, overwrite, as_json)
+        return
+    if out is not None or overwrite:
+        option = "--overwrite" if out is None else "--out"
+        raise UsageError(f"{option} goes with --all", where="carp recommend", fix=f"leave {option} out")
+    _recommend_one(model, user, number, newcomer_reviews(user, reviews), as_json)
+
+
+def _recommend_one(model: Path, user: str, number: int, texts: list[str] | None, as_json: bool) -> None:
+    from carp.render.console_tables import table
+
+    recommender = carp.load(model)
+    with naming(model):
+        found = recommender.recommend(user, number) if texts is None else recommender.recommend_for(texts, number)
+    if as_json:
+        show_json({"user": user if texts is None else None, "recommendations": [asdict(one) for one in found]})
+    elif not found:
+        print(f"{user} has rated everything the model knows.")
+    else:
+        means = ["unknown" if one.item_mean is None else f"{one.item_mean:.2f}" for one in found]
+        rows = [[one.item, f"{one.rating:.2f}", mean] for one, mean in zip(found, means, strict=True)]
+        print(table(["item", "predicted", "average"], rows))
+
+
+def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, as_json: bool) -> None:
+    """Written as it is found: neither a file nor standard output waits for the last person."""
+    from carp.render.console_tables import recommendations_csv
+    from carp.storage import new_file
+
+    if out is not None:
+        check_new_file(out, overwrite)
+    recommender = carp.load(model)
+    people = recommender.recommend_all(number)
+    if as_json:
+        listed = list(people)
+        people = iter(listed)
+    if out is not None:
+        with new_file(out) as file:
+            file.writelines(piece.encode("utf-8", "replace") for piece in recommendations_csv(people))
+    if as_json:
+        rows = [{"user": user, "recommendations": [asdict(one) for one in found]} for user, found in listed]
+        show_json({"out": None if out is None else str(out), "users": rows})
+    elif out is None:
+        sys.stdout.writelines(recommendations_csv(people))
+    else:
+        print(f"Recommendations for {len(recommender.fitted_corpus.users):,} users are in {out}.")
+
+
+def evaluate(
+    model: Model,
+    explanations: Annotated[
+        bool, typer.Option("--explanations", help="Whether the explanations are true, on held-out pairs.")
+    ] = False,
+    pairs: Annotated[
+        int | None, typer.Option(min=1, help="With --explanations: held-out pairs to explain, 1000 if not given.")
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="MODEL", help="With --explanations: the same of another seed; repeat it for more."),
+    ] = None,
+    aspects: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --explanations: JSON lines with user, item and aspects."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test errors beside those of the mean and of the tuned biases; with --explanations, how true the reasons are."""
+    from carp.render.console_tables import evaluation_text
+
+    alone = next(
+        (n for n, given in (("--pairs", pairs), ("--against", against), ("--aspects", aspects)) if given), None
+    )
+    if alone and not explanations:
+        raise UsageError(f"{alone} is for explanations", where="carp evaluate", fix="add --explanations")
+    with naming(model):
+        recommender = carp.load(model)
+        judged = _judge_explanations(recommender, pairs, against or [], aspects) if explanations else None
+        found = recommender.evaluate()
+    if as_json:
+        show_json(found if judged is None else {**found, "explanations": judged.as_dict()})
+        return
+    print(evaluation_text(found))
+    if judged is not None:
+        from carp.render.faithfulness_text import faithfulness_text
+
+        print(f"\n{faithfulness_text(judged)}")
+
+
+def _judge_explanations(
+    recommender: Recommender, pairs: int | None, against: list[Path], aspects: Path | None
+) -> Faithfulness:
+    from carp.explain.faithfulness.measures import PAIRS, measure_explanations
+
+    others = []
+    for folder in against:
+        with naming(folder):
+            others.append(carp.load(folder))
+    options: dict[str, Any] = {"against": others, "aspects": aspects, "shop": made_up_shop(recommender)}
+    return measure_explanations(recommender, pairs=pairs or PAIRS, tell=lambda what: say(f"{what}."), **options)
+
+
+def made_up_shop(recommender: Recommender) -> Shop | None:
+    """The demo's shop, where the model was trained on it: there every rating has a known cause."""
+    from carp.cli.demo import QUICK_SHOP_SIZE, SHOP_SIZE
+    from carp.reviews.shop.made_up_shop import make_shop
+
+    fitted = recommender.fitted_corpus
+    if not fitted.users[0].startswith("person-") or not fitted.items[0].startswith("thing-"):
+        return None
+    for size in (SHOP_SIZE, QUICK_SHOP_SIZE):
+        for seed in sorted({recommender.seed, recommender.split_seed}):
+            shop = make_shop(seed=seed, **size)
+            written = {(review.user, review.item): review.text for review in shop.reviews}
+            pairs = zip(fitted.user.tolist(), fitted.item.tolist(), strict=True)
+            if all(
+                written.get((fitted.users[user], fitted.items[item])) == fitted.texts[record]
+                for record, (user, item) in enumerate(pairs)
+            ):
+                return shop
+    return None

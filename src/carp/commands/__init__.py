@@ -1,1 +1,0 @@
-"""What each command does; the command line itself is put together in `carp.cli`."""

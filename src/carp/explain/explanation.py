@@ -1,0 +1,128 @@
+"""Why a rating was predicted: an Explanation is plain data, ready to be shown as text, page or JSON.
+
+Every model that explains fills the two sides: what it listened to in the person's reviews and in the thing's. Models
+with capsules also say how the sides met and whether that speaks for or against; the others leave that open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Sentiment = Literal["positive", "negative"]
+MatchKind = Literal["positive", "negative", "matched"]  # of marks in the held-out review
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A stretch of characters to highlight in a text.
+
+    `own` phrases belong to one viewpoint (aspect) alone, `shared` ones to several;
+    `positive` and `negative` underline the parts of the held-out review that the named logic units match, `matched`
+    those that match the sentences of a model which says nothing of for and against.
+    """
+
+    start: int
+    end: int
+    kind: Literal["own", "shared", "positive", "negative", "matched"]
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of somebody's review that stands for a viewpoint or an aspect."""
+
+    text: str
+    marks: tuple[Mark, ...]
+    user: str | None  # None where the writer is a newcomer whose reviews were pasted
+    item: str | None
+    rating: float | None  # what the writer gave in that review
+
+
+@dataclass(frozen=True)
+class Side:
+    """One viewpoint of the person or one aspect of the thing, by its best sentences and phrases.
+
+    In models without capsules it is what they have in that place: an attention, a pointer, an aspect.
+    """
+
+    index: int  # 1-based, as in the paper's g_{x,y}
+    sentences: tuple[Sentence, ...]
+    phrases: tuple[str, ...]  # best first
+    weight: float | None = None  # how much the model listens to this side; None where it does not say
+    name: str = ""  # what the reader calls it: "viewpoint 1", "local attention"
+
+
+@dataclass(frozen=True)
+class LogicUnit:
+    """A viewpoint that met an aspect, and how much each capsule listens to the pair."""
+
+    viewpoint: Side
+    aspect: Side
+    positive: float  # coupling coefficient c_pos of the pair
+    negative: float
+    sentiment: Sentiment  # the capsule for which it is listed
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """How likely the person holds a sentiment (length) and to what extent (degree)."""
+
+    length: float  # ‖o_s‖ in (0, 1)
+    degree: float  # r_s, as the model uses it
+    relative_degree: float  # r_s over the largest |r_s| of the training pairs, as the paper shows it
+
+
+@dataclass(frozen=True)
+class TargetReview:
+    """What the person really wrote about the thing, which no model has seen."""
+
+    text: str
+    rating: float
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """A predicted rating and its reasons."""
+
+    user: str | None  # None for a newcomer
+    item: str
+    rating: float  # predicted, in the corpus' own range
+    rating_range: tuple[float, float]
+    item_mean: float | None  # average rating of the thing in training
+    baseline: float | None  # what the biases alone predict
+    positive: Capsule | None  # None where the model has no capsules, as all that follows of them is empty
+    negative: Capsule | None
+    coupling_positive: tuple[tuple[float, ...], ...]  # a row a viewpoint, a column an aspect
+    coupling_negative: tuple[tuple[float, ...], ...]
+    units: tuple[LogicUnit, ...]  # those of the prevailing sentiment first
+    target: TargetReview | None = None
+    notes: tuple[str, ...] = field(default=())  # what the reader must know: an unknown user, an empty document
+    model: str = "carp"  # by the name of the registry
+    viewpoints: tuple[Side, ...] = ()  # all sides of the person, in the order of their index
+    aspects: tuple[Side, ...] = ()  # all sides of the thing
+    meaning: str = ""  # of being listened to, in a model without capsules
+
+    @property
+    def prevailing(self) -> Sentiment | None:
+        """The sentiment of the longer capsule; None where there are no capsules."""
+        if self.positive is None or self.negative is None:
+            return None
+        return "positive" if self.positive.length >= self.negative.length else "negative"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON-ready data."""
+        return {**asdict(self), "prevailing": self.prevailing}
+
+    def __str__(self) -> str:
+        from carp.render.terminal import explanation_text
+
+        return explanation_text(self)
+
+    __repr__ = __str__  # at a Python prompt too, an explanation shows itself
+
+    def _repr_html_(self) -> str:
+        from carp.render.html_page import explanation_fragment
+
+        return explanation_fragment(self)

@@ -1,0 +1,102 @@
+"""What each sentence of a pair's two documents does to CARP's rating: what is lost where it is taken out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from carp.models.carp import Carp, DocumentReading
+from carp.models.layers import masked_softmax
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceInfluence:
+    """How far sentences pull the balance of the two sentiments upwards (negative: downwards)."""
+
+    user: Array  # [S, M, M] each sentence of the person, through each logic unit
+    item: Array  # [T, M, M] each sentence of the thing
+    together: Array  # [S, T] what is lost of the balance only where both are taken out: their meeting
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """How steeply the balance of the two sentiments rises with each logic unit of a pair. [..., M, M, k] each"""
+
+    user: torch.Tensor  # with its viewpoint
+    item: torch.Tensor  # with its aspect
+    product: torch.Tensor  # with the product of the two
+
+
+def unit_slopes(model: Carp, user: DocumentReading, item: DocumentReading) -> Slopes:
+    with torch.enable_grad():
+        units = model.pair(user.viewpoints, item.viewpoints).detach().requires_grad_()
+        gradient = torch.autograd.grad(model.judge(units)["balance"].sum(), units)[0][0]
+    return slopes_at(model, gradient, user.viewpoints[0], item.viewpoints[0])
+
+
+def slopes_at(model: Carp, gradient: torch.Tensor, viewpoints: torch.Tensor, aspects: torch.Tensor) -> Slopes:
+    """From the gradient [..., M·M, 2k] of the balance at a pair's logic units to what it says of their parts."""
+    m = model.config.viewpoints
+    difference, product = gradient.view(*gradient.shape[:-2], m, m, -1).chunk(2, -1)
+    if model.config.logic_unit == "product first":
+        difference, product = product, difference
+    v, a = viewpoints.unsqueeze(-2), aspects.unsqueeze(-3)  # [..., M, 1, k], [..., 1, M, k]
+    return Slopes(difference + a * product, v * product - difference, product)
+
+
+def sentence_influence(lost_user: torch.Tensor, lost_item: torch.Tensor, slopes: Slopes) -> SentenceInfluence:
+    """The pulls of all sentences of one pair, from what each document's viewpoints lose without them.
+
+    What a lost sentence does to the rating is told by the slope of the balance at each logic unit. A unit holds the
+    product of its two sides, so that two sentences also move it together: the second difference of the balance.
+    """
+    through_user = torch.einsum("sxk,xyk->sxy", lost_user, slopes.user)
+    through_item = torch.einsum("tyk,xyk->txy", lost_item, slopes.item)
+    met = torch.einsum("sxk,xyk->syk", lost_user, slopes.product).flatten(1) @ lost_item.flatten(1).T
+    return SentenceInfluence(*(pull.double().cpu().numpy() for pull in (through_user, through_item, met)))
+
+
+@torch.no_grad()
+def lost_sentences(model: Carp, reading: DocumentReading, sentence: Numbers) -> torch.Tensor:
+    """How one document's viewpoints change where each sentence is there, from where it is not. [S, M, k]
+
+    `sentence` numbers the words' sentences from 0, without gaps. Without a sentence the attention shifts to the words
+    that stay, so each viewpoint is made anew without it.
+    """
+    member = _membership(sentence, reading.contextual)
+    if not len(member):
+        return reading.viewpoints[:0]
+    if model.config.attention == "softmax" and not model.config.padding_attends:
+        return reading.viewpoints - without_each(reading, member, model.config.attention_scale)
+    attention, contextual = reading.attention[0, : len(sentence)], reading.contextual[0, : len(sentence)]
+    added = attention.unsqueeze(-1) * (contextual - reading.viewpoints)  # the first order, whoever shares the attention
+    return torch.einsum("sl,lxk->sxk", member, added)
+
+
+def without_each(reading: DocumentReading, member: torch.Tensor, attention_scale: float = 1.0) -> torch.Tensor:
+    """Equation 2 without each sentence in turn. [S, M, k]
+
+    No word is read again: a word's context ends with its review, so that only words at the border of a sentence keep a
+    trace of it.
+    """
+    contextual = reading.contextual[0, : member.shape[1]].transpose(0, 1)  # [M, L, k]
+    kept = 1 - member
+    rudiment = kept @ contextual / kept.sum(1).clamp_min(1).unsqueeze(-1)  # [M, S, k]
+    scores = attention_scale * rudiment @ contextual.transpose(1, 2)  # [M, S, L]
+    attention = masked_softmax(scores, (kept > 0).expand_as(scores), dim=-1)
+    return (attention @ contextual).transpose(0, 1)
+
+
+def _membership(sentence: Numbers, like: torch.Tensor) -> torch.Tensor:
+    """1 where a word belongs to a sentence. [S, L]"""
+    number = int(sentence.max()) + 1 if len(sentence) else 0
+    member = like.new_zeros(number, len(sentence))
+    places = torch.arange(len(sentence), device=like.device)
+    member[torch.from_numpy(sentence).to(like.device), places] = 1
+    return member

@@ -1,1 +1,0 @@
-"""Are the explanations true? Measured on held-out pairs, against chance."""

@@ -1,0 +1,92 @@
+"""Balances of numbered pairs in C, where there is a compiler and numbers are of single precision: see judge.c."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from carp.kernels.cpu.compiler import LANES, library
+from carp.kernels.cpu.viewpoints import Store
+from carp.models.carp import Carp
+
+
+class Weights(ctypes.Structure):
+    """`judge_weights` of capsules.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_long) for name in ("m", "g", "k", "iterations", "wide")),
+        ("bi_agreement", ctypes.c_int),
+        *((name, ctypes.c_void_p) for name in ("votes", "capsule_bias", "highway", "highway_bias")),
+        *((name, ctypes.c_void_p) for name in ("regression", "regression_bias")),
+    ]
+
+
+class LaidOut:
+    """A model's weights between its sides and its ratings, laid out for C."""
+
+    def __init__(self, model: Carp) -> None:
+        config = model.config
+        votes = model.vote_weight.detach().permute(1, 2, 0, 3).flatten(2)  # [M·M, 2g, 2k]
+        g, rows = votes.shape[1] // 2, votes.shape[2]
+        self.votes = votes.roll(g, 1) if config.logic_unit == "product first" else votes
+        wide = -(-rows // LANES) * LANES
+        sign = -1 if config.highway == "reversed" else 1  # 1 − σ(z) = σ(−z)
+        gate, gate_bias = sign * model.highway_gate.detach(), sign * model.highway_gate_bias.detach()
+        self.highway = torch.cat([gate, model.highway.detach()], 1)  # [2, 2k, k]
+        bias = torch.cat([gate_bias, model.highway_bias.detach()], 1)
+        tensors = [torch.nn.functional.pad(self.votes, (0, wide - rows)), model.capsule_bias]
+        tensors += [self.highway.transpose(1, 2), bias, model.regression, model.regression_bias]
+        self.kept = [None if t is None else t.detach().contiguous() for t in tensors]  # pointers do not keep alive
+        places = [None if t is None else t.data_ptr() for t in self.kept]
+        self.g, self.wide, self.sign = g, wide, sign
+        sizes = config.viewpoints, g, config.latent_size, config.routing_iterations, wide
+        self.weights = Weights(*sizes, int(config.routing == "bi-agreement"), *places)
+
+
+class NativeJudge:
+    """Balances of numbered pairs."""
+
+    def __init__(self, model: Carp, loaded: ctypes.CDLL) -> None:
+        self.laid_out = LaidOut(model)
+        self.weights = self.laid_out.weights
+        self.library, self.room = loaded, loaded.carp_score_room(ctypes.byref(self.weights))
+
+    @classmethod
+    def of(cls, model: Carp, *sides: Tensor) -> NativeJudge | None:
+        """None where it cannot be had for this model, or for these sides."""
+        if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (model.vote_weight, *sides)):
+            return None
+        loaded = library("judge")
+        if loaded is None:
+            return None
+        pointer, number = ctypes.c_void_p, ctypes.c_long
+        weights = ctypes.POINTER(Weights)
+        loaded.carp_score_room.argtypes, loaded.carp_score_room.restype = [weights], number
+        loaded.carp_score.argtypes = [weights, *[pointer] * 4, ctypes.c_int, pointer, number, pointer, pointer]
+        loaded.carp_group.argtypes = [pointer, number, number, pointer, pointer]
+        loaded.carp_score.restype, loaded.carp_group.restype = None, number
+        return cls(model, loaded)
+
+    def gathered(self, numbers: tuple[Tensor, Tensor], below: tuple[int, int]) -> tuple[int, Tensor]:
+        """The side of which there are fewer different ones, and the places of the pairs, one's after the other's."""
+        users, items = (self._grouped(*side) for side in zip(numbers, below, strict=True))
+        return (0, users[1]) if users[0] <= items[0] else (1, items[1])
+
+    def _grouped(self, numbers: Tensor, below: int) -> tuple[int, Tensor]:
+        order, starts = torch.empty_like(numbers), numbers.new_empty(below + 1)
+        places = starts.data_ptr(), order.data_ptr()
+        return self.library.carp_group(numbers.data_ptr(), len(numbers), below, *places), order
+
+    def score(
+        self, sides: tuple[Tensor, Tensor], numbers: tuple[Tensor, Tensor], folded: int, order: Tensor, balance: Tensor
+    ) -> None:
+        """Balances of the pairs at the places `order`, in which those with the same folded side follow each other.
+
+        All tensors contiguous; 0 are users, 1 are items.
+        """
+        room = Store.of_thread().take("judge", self.room, balance)
+        given = (tensor.data_ptr() for tensor in (*sides, *numbers))
+        found = order.data_ptr(), len(order), room.data_ptr(), balance.data_ptr()
+        self.library.carp_score(ctypes.byref(self.weights), *given, folded, *found)

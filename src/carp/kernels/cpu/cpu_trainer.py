@@ -1,0 +1,128 @@
+"""One epoch of CARP on the CPU: the same steps as the plain loop, in pieces that stay in a core's cache.
+
+A step is five rounds of pieces: the words' slices, the documents' viewpoints, the pairs' ratings with their way back
+the documents' way back, the words' way back with the optimiser.
+Sums over pieces are taken in the order of the pieces, so the bits do not depend on which thread did what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from carp.kernels.cpu.pair_gradients import learn_pairs
+from carp.kernels.cpu.rmsprop_c import NativeRmsprop
+from carp.kernels.cpu.step_c import NativeStep, native_covers
+from carp.kernels.cpu.step_plan import StepMaker, StepPlan
+from carp.kernels.cpu.step_torch import TorchStep
+from carp.kernels.cpu.threads import workers
+from carp.kernels.cpu.viewpoints import Store
+from carp.kernels.cpu.word_convolution import RowOptimizer
+from carp.models.batch import Batch, TrainingData
+from carp.models.carp import Carp
+
+PAIRS = 50  # rated at once
+
+
+class CpuTrainer:
+    """`epoch` is what a plain epoch is; the optimizer's state is the plain one's whenever an epoch is over."""
+
+    def __init__(self, model: Carp, data: TrainingData, batch_size: int, optimizer: torch.optim.Optimizer) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.maker = StepMaker(model, data, batch_size)
+        self.sides = (model.user_side, model.item_side)
+        own = "embedding.", "user_side.", "item_side."
+        self.rest = [parameter for name, parameter in model.named_parameters() if not name.startswith(own)]
+        self.stores = (Store(), Store())
+        self.rows = _row_optimizer(model, optimizer)
+        self.native_optimizer = NativeRmsprop.of(optimizer)
+        self.form: type[NativeStep] | type[TorchStep] = NativeStep if native_covers(model, self.rows) else TorchStep
+
+    def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
+        """One pass over the training pairs; the mean loss."""
+        total, pairs = 0.0, 0
+        self.rows.rate = self.optimizer.param_groups[0]["lr"]  # an epoch may have its own
+        steps = self.maker.steps(seed, epoch)
+        step = next(steps, None)
+        while step is not None:
+            loss, step_after = self.learn(step, steps)
+            total += loss * len(step.batch)
+            pairs += len(step.batch)
+            watcher.batch_done()
+            step = step_after
+        self.rows.settle()
+        return total / max(pairs, 1)
+
+    @torch.no_grad()
+    def learn(self, step: StepPlan, following: Iterator[StepPlan]) -> tuple[float, StepPlan | None]:
+        """Learn from one step; the next is made ready while the workers are on the way back."""
+        dropout = self.model.config.dropout
+        work = self.form(step, self.sides, self.stores, self.rows, 1 / (1 - dropout))
+        loss, grads = self._ratings(step.batch, work.forth())
+        wait = work.start_back(grads)
+        after = next(following, None)
+        wait()
+        self._apply(work.finish_back())
+        return loss, after
+
+    def _ratings(self, batch: Batch, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]]:
+        """The loss, the gradients of both sides, and those of the parameters after them into `.grad`."""
+        learned = learn_pairs(self.model, batch, sides)
+        return self._ratings_by_autograd(batch, sides) if learned is None else learned
+
+    def _ratings_by_autograd(self, batch: Batch, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]]:
+        """The same through `Carp.score`, for whatever is not covered in C."""
+        model, count = self.model, len(batch)
+        starts = range(0, count, PAIRS)
+        losses = [0.0] * len(starts)
+        into_rest: list[list[Tensor | None]] = [[] for _ in starts]
+        ratings = batch.ratings
+        assert ratings is not None
+        grads = torch.empty_like(sides[0]), torch.empty_like(sides[1])
+
+        def rate(number: int) -> None:
+            some = slice(starts[number], min(starts[number] + PAIRS, count))
+            part = replace(batch, users=batch.users[some], items=batch.items[some], ratings=ratings[some])
+            viewpoints, aspects = (side[some].requires_grad_() for side in sides)
+            with torch.enable_grad():
+                found = model.score(part.users, part.items, viewpoints, aspects, part.ratings)
+                loss = model.loss(part, found) * (len(part) / count)
+                wanted = [viewpoints, aspects, *self.rest]
+                grads[0][some], grads[1][some], *parts = torch.autograd.grad(loss, wanted, allow_unused=True)
+            losses[number] = float(loss.detach())
+            into_rest[number] = [*parts]
+
+        workers().run(rate, range(len(starts)))
+        for parameter, parts in zip(self.rest, zip(*into_rest, strict=True), strict=True):
+            there = [part for part in parts if part is not None]
+            parameter.grad = torch.stack(there).sum(0) if there else None
+        return sum(losses), grads
+
+    def _apply(self, found: list[dict[str, Tensor]]) -> None:
+        for side, grads in zip(self.sides, found, strict=True):
+            for name, parameter in side.named_parameters():
+                parameter.grad = grads[name] if name in grads else torch.zeros_like(parameter)
+        self.model.embedding.weight.grad = None
+        (self.native_optimizer or self.optimizer).step()
+
+
+def _row_optimizer(model: Carp, optimizer: torch.optim.Optimizer) -> RowOptimizer:
+    """Over the plain optimizer's own state, so that checkpoints are the plain ones."""
+    table = model.embedding.weight
+    settings = optimizer.param_groups[0]
+    state = optimizer.state[table]
+    if not state:
+        state["step"] = torch.zeros(())
+        state["square_avg"] = torch.zeros_like(table)
+    return RowOptimizer(
+        table.detach(),
+        state["square_avg"],
+        state["step"],
+        rate=settings["lr"],
+        decay=settings["alpha"],
+        epsilon=settings["eps"],
+    )

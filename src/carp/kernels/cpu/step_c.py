@@ -1,0 +1,143 @@
+"""The rounds of one training step in C: the same as step_torch.py's, in numbers of single precision.
+
+A thread makes one call a round and takes pieces of the work inside it, so that Python is asked for nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from carp.kernels.cpu.ragged import TILE
+from carp.kernels.cpu.step_plan import StepPlan
+from carp.kernels.cpu.threads import workers
+from carp.kernels.cpu.viewpoints import Store, spread
+from carp.kernels.cpu.viewpoints_c import (
+    NativeDocuments,
+    NativeReader,
+    Rounds,
+    SideStruct,
+    back_library,
+    encoder_library,
+)
+from carp.kernels.cpu.word_convolution import RowOptimizer
+from carp.kernels.cpu.word_convolution_c import NativeFilters, WordRounds, whole_vectors, words_library
+from carp.models.carp import Carp, Viewpoints
+
+BLOCKS = 2  # of a piece; their gradients are added up there
+
+
+def native_covers(model: Carp, rows: RowOptimizer) -> bool:
+    """Whether steps of this model can be taken in C."""
+    single = all(t.dtype == torch.float32 and t.is_contiguous() for t in (*model.parameters(), rows.square))
+    return single and all(library() is not None for library in (encoder_library, back_library, words_library))
+
+
+class NativeStep:
+    """`forth`, `start_back` and `finish_back`, one after another."""
+
+    def __init__(
+        self, step: StepPlan, sides: Sequence[Viewpoints], stores: Sequence[Store], rows: RowOptimizer, scale: float
+    ) -> None:
+        self.step, self.sides, self.stores, self.rows = step, sides, stores, rows
+        words = words_library()
+        assert words is not None, "asked before: native_covers"
+        self.filters = [NativeFilters(side.convolution, scale, words) for side in sides]
+        wide = whole_vectors(rows.table.shape[1])
+        embeddings = self._room(0, "embeddings", len(step.words.distinct) * wide)
+        self.words = WordRounds(self.filters, step.words, embeddings)
+        self.pieces = [
+            (side, first, min(first + BLOCKS, len(tokens.blocks)))
+            for side, tokens in enumerate(step.sides)
+            for first in range(0, len(tokens.blocks), BLOCKS)
+        ]
+
+    def _room(self, side: int, name: str, count: int) -> Tensor:
+        return self.stores[side].take(name, count, self.rows.table)
+
+    def forth(self) -> tuple[Tensor, Tensor]:
+        """The viewpoints and the aspects of the batch's pairs."""
+        together = zip(self.filters, self.step.words.sides, self.stores, strict=True)
+        slices = [filters.table(words.last - words.first, store) for filters, words, store in together]
+        wait = _start_on_all(lambda: self.words.forth(self.rows.table, slices))
+        found = self._lay_out(slices)
+        wait()
+        room, like = max(documents.room(self.readers[0]) for documents in self.documents), self.rows.table
+        _start_on_all(lambda: self.rounds.forth(Store.of_thread().take("reading", room, like)))()
+        return found
+
+    def _lay_out(self, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """All that the documents' rounds need, and where their viewpoints will be."""
+        loaded, step = encoder_library(), self.step
+        assert loaded is not None, "asked before: native_covers"
+        self.readers = [NativeReader(side, loaded) for side in self.sides]
+        self.documents = [
+            NativeDocuments(tokens.blocks, of.places, step.chance, keys)
+            for tokens, of, keys in zip(step.sides, step.words.sides, step.keys, strict=True)
+        ]
+        shape = len(step.batch), self.readers[0].m, self.readers[0].k
+        found = self.rows.table.new_zeros(shape), self.rows.table.new_zeros(shape)
+        self.rounds = Rounds([self._side(side, slices[side], found[side]) for side in (0, 1)], self.pieces)
+        return found
+
+    def _side(self, side: int, slices: Tensor, viewpoints: Tensor) -> SideStruct:
+        reader, documents = self.readers[side], self.documents[side]
+        rows = {"features": reader.n, "gates": reader.m * reader.n, "words": reader.m * reader.k}
+        traces = [self._room(side, name, count * documents.tiles * TILE) for name, count in rows.items()]
+        places = (tensor.data_ptr() for tensor in (*traces, viewpoints))
+        return SideStruct(reader.struct, documents.struct, slices.data_ptr(), slices.shape[1], *places)
+
+    def start_back(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
+        """Begin the documents' way back; the returned function waits for its end."""
+        reader, like = self.readers[0], self.rows.table
+        m, n, k = reader.m, reader.n, reader.k
+        width = whole_vectors(n)
+        self.d_features = [self._room(side, "rows", len(self.step.sides[side]) * width) for side in (0, 1)]
+        for side, grad, rows in zip(self.rounds.sides, grads, self.d_features, strict=True):
+            side.grad, side.rows = grad.data_ptr(), rows.data_ptr()
+        size = m * n * n + m * n + k * n + n
+        self.sums = self._room(0, "sums", len(self.pieces) * size).view(-1, size)
+        room = max(documents.room_back(reader) for documents in self.documents)
+        longest = max(documents.longest for documents in self.documents)
+        return _start_on_all(
+            lambda: self.rounds.back(longest, Store.of_thread().take("reading", room, like), self.sums)
+        )
+
+    def finish_back(self) -> list[dict[str, Tensor]]:
+        """The words' rows learn; gradients of each side's parameters by name, none where the side has no word."""
+        self.rows.begin()
+        filters, like = self.filters[0], self.rows.table
+        shape = len(self.words.stretches), 2, filters.columns, filters.wide
+        parts = self._room(1, "filters", shape[0] * 2 * shape[2] * shape[3]).view(shape)
+        room = self.words.room()
+        take = Store.of_thread
+        wait = _start_on_all(
+            lambda: self.words.back(self.d_features, self.rows, parts, take().take("words", room, like))
+        )
+        found = [self._gradients(side) for side in (0, 1)]
+        wait()
+        for side, grads in enumerate(found):
+            if grads:
+                grads |= self._filter_gradients(side, parts[:, side], grads.pop("bias"))
+        return found
+
+    def _gradients(self, side: int) -> dict[str, Tensor]:
+        """Of all but the filters, and "bias", the sum of the tokens'."""
+        of = [number for number, piece in enumerate(self.pieces) if piece[0] == side]
+        if not of:
+            return {}
+        m, n, k = self.readers[side].m, self.readers[side].n, self.readers[side].k
+        sums = self.sums[of[0] : of[-1] + 1].sum(0)
+        gate, query, project, bias = torch.split(sums, [m * n * n, m * n, k * n, n])
+        return {**spread(self.sides[side], gate, query, project.view(k, n)), "bias": bias}
+
+    def _filter_gradients(self, side: int, parts: Tensor, bias: Tensor) -> dict[str, Tensor]:
+        words = self.step.words.sides[side]
+        having = [i for i, (first, _) in enumerate(self.words.stretches) if words.first <= first < words.last]
+        return self.filters[side].spread(parts[having[0] : having[-1] + 1].sum(0), bias)
+
+
+def _start_on_all(work: Callable[[], None]) -> Callable[[], None]:
+    return workers().start(lambda _: work(), range(workers().count))

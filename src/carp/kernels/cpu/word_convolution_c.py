@@ -1,0 +1,168 @@
+"""The convolution over distinct words in C: see words.c; here are its arguments."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from carp.kernels.cpu.compiler import LANES, library
+from carp.kernels.cpu.viewpoints import Store
+from carp.kernels.cpu.word_convolution import BatchWords, RowOptimizer
+from carp.models.layers import WordConvolution
+
+WORDS = 96  # as in words.c
+_LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
+
+
+class FilterStruct(ctypes.Structure):
+    """`filters` of words.c."""
+
+    _fields_ = [
+        *((name, _LONG) for name in ("dimension", "window", "filters")),
+        *((name, _POINTER) for name in ("weight", "turned", "bias")),
+    ]
+
+
+class SideStruct(ctypes.Structure):
+    """`side_words` of words.c."""
+
+    _fields_ = [
+        *((name, _LONG) for name in ("first", "last")),
+        *((name, _POINTER) for name in ("places", "order", "edges", "grad")),
+    ]
+
+
+class OptimizerStruct(ctypes.Structure):
+    """`row_optimizer` of words.c."""
+
+    _fields_ = [
+        *((name, _POINTER) for name in ("table", "square", "settled")),
+        ("now", _LONG),
+        *((name, ctypes.c_double) for name in ("rate", "decay", "epsilon")),
+    ]
+
+
+class BatchStruct(ctypes.Structure):
+    """`batch` of words.c."""
+
+    _fields_ = [
+        *((name, _POINTER) for name in ("numbers", "stretches")),
+        ("count", _LONG),
+        *((name, _POINTER) for name in ("next", "rows")),
+    ]
+
+
+def words_library() -> ctypes.CDLL | None:
+    loaded = library("words")
+    if loaded is not None and not loaded.carp_take.argtypes:
+        loaded.carp_take.argtypes = [_POINTER, _LONG, _POINTER, _LONG, _POINTER]
+        loaded.carp_slices.argtypes = [_POINTER, _POINTER, _LONG, _POINTER]
+        loaded.carp_slices_round.argtypes = [_POINTER] * 5
+        loaded.carp_words_round.argtypes = [_POINTER] * 6
+        loaded.carp_rmsprop.argtypes = [*[_POINTER] * 4, _LONG, *[ctypes.c_double] * 3]
+        rounds = loaded.carp_slices_round, loaded.carp_words_round
+        for function in (loaded.carp_take, loaded.carp_slices, loaded.carp_rmsprop, *rounds):
+            function.restype = None
+    return loaded
+
+
+def whole_vectors(columns: int) -> int:
+    return -(-columns // LANES) * LANES
+
+
+class NativeFilters:
+    """One side's filters laid out for a step."""
+
+    def __init__(self, convolution: WordConvolution, scale: float, loaded: ctypes.CDLL) -> None:
+        weight = convolution.weight.detach()
+        self.library = loaded
+        self.window, self.dimension, self.filters = weight.shape
+        self.scale = scale  # of dropout's survivors: ReLU lets a positive factor pass
+        self.columns = self.window * self.filters
+        self.stride, self.wide = whole_vectors(self.columns), whole_vectors(self.dimension)
+        self.weight = weight.new_zeros(self.dimension, self.stride)
+        shaped = self.weight[:, : self.columns].view(-1, self.window, self.filters)
+        torch.mul(weight.permute(1, 0, 2), scale, out=shaped)
+        self.turned = weight.new_zeros(self.columns, self.wide)
+        self.turned[:, : self.dimension] = self.weight[:, : self.columns].T
+        self.bias = weight.new_zeros(self.stride)
+        middle = self.window // 2 * self.filters
+        torch.mul(convolution.bias.detach(), scale, out=self.bias[middle : middle + self.filters])
+        places = (tensor.data_ptr() for tensor in (self.weight, self.turned, self.bias))
+        self.struct = FilterStruct(self.dimension, self.window, self.filters, *places)
+
+    @classmethod
+    def of(cls, convolution: WordConvolution, scale: float = 1.0) -> NativeFilters | None:
+        single = convolution.weight.dtype == torch.float32 and convolution.weight.device.type == "cpu"
+        loaded = words_library() if single else None
+        return None if loaded is None else cls(convolution, scale, loaded)
+
+    def table(self, words: int, store: Store) -> Tensor:
+        """Room for the slices of some words and of nobody; a vector may be read beyond the last."""
+        flat = store.take("slices", (words + 1) * self.stride + LANES, self.weight)
+        table = flat[:-LANES].view(words + 1, self.stride)
+        table[-1].zero_()
+        return table
+
+    def slice(self, rows: Tensor, slices: Tensor) -> None:
+        """The slices of words whose embeddings, filled up to whole vectors, are `rows`."""
+        self.library.carp_slices(ctypes.byref(self.struct), rows.data_ptr(), len(rows), slices.data_ptr())
+
+    def spread(self, weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
+        """Gradients of the convolution's parameters from those of the laid-out ones."""
+        shaped = weight.view(self.window, self.filters, self.wide)[:, :, : self.dimension].transpose(1, 2)
+        return {"convolution.weight": shaped * self.scale, "convolution.bias": bias * self.scale}
+
+
+def take_rows(table: Tensor, numbers: Tensor, out: Tensor) -> None:
+    """Numbered rows of a table into rows that are filled up to whole vectors."""
+    loaded = words_library()
+    assert loaded is not None, "whoever has filters has the library"
+    loaded.carp_take(table.data_ptr(), table.shape[1], numbers.data_ptr(), len(numbers), out.data_ptr())
+
+
+class WordRounds:
+    """The words of a batch forth and back; every thread calls, and takes stretches of them."""
+
+    def __init__(self, filters: Sequence[NativeFilters], words: BatchWords, rows: Tensor) -> None:
+        self.words, self.wide, self.stride = words, filters[0].wide, filters[0].stride
+        self.library = filters[0].library
+        self.filters = (FilterStruct * 2)(*(side.struct for side in filters))
+        self.sides = (SideStruct * 2)(
+            *(
+                SideStruct(side.first, side.last, *(a.ctypes.data for a in (side.places, side.order, side.offsets)))
+                for side in words.sides
+            )
+        )
+        self.stretches, self.next = np.array(words.stretches(), np.int64).reshape(-1, 2), np.zeros(2, np.int64)
+        self.kept = rows
+        places = words.distinct.data_ptr(), self.stretches.ctypes.data
+        self.batches = [
+            BatchStruct(*places, len(self.stretches), self.next[way:].ctypes.data, rows.data_ptr()) for way in (0, 1)
+        ]
+
+    def forth(self, table: Tensor, slices: Sequence[Tensor]) -> None:
+        """The embeddings of the words into their rows, and the slices of each side's."""
+        places = (_POINTER * 2)(*(side.data_ptr() for side in slices))
+        batch = ctypes.byref(self.batches[0])
+        self.library.carp_slices_round(self.filters, self.sides, table.data_ptr(), batch, places)
+
+    def room(self) -> int:
+        return WORDS * (self.wide + self.stride) + LANES
+
+    def back(self, grads: Sequence[Tensor], optimizer: RowOptimizer, sums: Tensor, room: Tensor) -> None:
+        """The words learn from their tokens' gradients; `sums` as carp_words_round's."""
+        for side, grad in zip(self.sides, grads, strict=True):
+            side.grad = grad.data_ptr()
+        settings = OptimizerStruct(
+            optimizer.table.data_ptr(), optimizer.square.data_ptr(), optimizer.settled.ctypes.data, optimizer.now,
+            optimizer.rate, optimizer.decay, optimizer.epsilon,
+        )  # fmt: skip
+        batch = ctypes.byref(self.batches[1])
+        self.library.carp_words_round(
+            self.filters, self.sides, ctypes.byref(settings), batch, sums.data_ptr(), room.data_ptr()
+        )

@@ -1,0 +1,144 @@
+"""The same mathematics as models/, fast. Each function here says None where only the plain path is there."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, Protocol
+
+from carp.errors import SlowerWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+    from torch import Tensor
+
+    from carp.models.base import RatingModel
+    from carp.models.batch import Pairs, TrainingData
+    from carp.models.carp import Carp, Viewpoints
+    from carp.reviews.documents import Documents
+
+
+_TOLD: set[str] = set()
+
+__all__ = ["Trainer", "encode_documents", "score_pairs", "trainer_for"]
+
+
+class Trainer(Protocol):
+    """One epoch as the plain loop's, its random choices a function of seed and epoch; the mean loss."""
+
+    def epoch(self, seed: int, epoch: int, watcher: Any) -> float: ...
+
+
+def trainer_for(
+    model: RatingModel, data: TrainingData, settings: Any, device: torch.device, optimizer: torch.optim.Optimizer
+) -> Trainer | None:
+    """A fast trainer for this model on this device, or None: train it the plain way.
+
+    `settings` are TrainingSettings. The trainer leaves its state in the optimizer after each epoch, in the plain
+    form, so that a checkpoint can be continued by either.
+    """
+    from carp.models.carp import Carp
+
+    if type(model) is not Carp:  # a subclass may have its own forward or loss
+        return None
+    try:
+        if gpu_kernels_wanted(device):
+            from carp.kernels.gpu.gpu_trainer import gpu_trainer
+
+            trainer: Trainer | None = gpu_trainer(model, data, settings, device, optimizer)
+            return trainer
+        return _cpu_trainer(model, data, settings, device, optimizer)
+    except Exception as problem:  # whatever it is, the plain path needs none of it
+        give_way("training", problem)
+        return None
+
+
+def gpu_kernels_wanted(device: torch.device) -> bool:
+    """On a GPU; CARP_GPU_KERNELS=0 refuses them, for whoever wants to compare."""
+    return device.type == "cuda" and os.environ.get("CARP_GPU_KERNELS") != "0"
+
+
+def give_way(what: str, problem: Exception) -> None:
+    """The one line that says why the plain path is taken: once in a process, however often it is taken."""
+    from carp.kernels.gpu.availability import NoTriton
+
+    reason = " ".join(str(problem).split()) or type(problem).__name__
+    line = f"{what} takes the plain path: {reason[:300]}"
+    told = reason if isinstance(problem, NoTriton) else line  # whatever misses the library, it misses the same
+    if told not in _TOLD:
+        _TOLD.add(told)
+        warnings.warn(line, SlowerWarning, stacklevel=3)
+
+
+def _cpu_trainer(
+    model: Any, data: TrainingData, settings: Any, device: torch.device, optimizer: torch.optim.Optimizer
+) -> Trainer | None:
+    from carp.kernels.cpu.viewpoints import covers
+
+    if device.type != "cpu" or settings.weight_decay or not covers(model.config):
+        return None
+    from carp.kernels.cpu.cpu_trainer import CpuTrainer
+
+    return CpuTrainer(model, data, settings.batch_size, optimizer)
+
+
+def encode_documents(
+    encode: Callable[[Tensor, Tensor], Tensor], documents: Documents, device: torch.device
+) -> Tensor | None:
+    """The sides of all documents where `encode` is a covered model's own `encode_users` or `encode_items`."""
+    from carp.models.carp import Carp
+
+    model = getattr(encode, "__self__", None)
+    if type(model) is not Carp or encode not in (model.encode_users, model.encode_items):
+        return None
+    if (model.training and model.config.dropout) or model.embedding.weight.device.type != device.type:
+        return None
+    side = model.user_side if encode == model.encode_users else model.item_side
+    if gpu_kernels_wanted(device):
+        return _encode_documents_gpu(model, side, documents, device)
+    from carp.kernels.cpu.encode_all import encode_side
+    from carp.kernels.cpu.viewpoints import covers
+
+    if device.type != "cpu" or not covers(model.config):
+        return None
+    return encode_side(side, model.embedding.weight, documents)
+
+
+def _encode_documents_gpu(model: Carp, side: Viewpoints, documents: Documents, device: torch.device) -> Tensor | None:
+    try:
+        from carp.kernels.gpu.encoder import covers, encode_side_gpu
+
+        return encode_side_gpu(side, model.embedding.weight, documents, device) if covers(model, device) else None
+    except Exception as problem:  # whatever it is, the plain path needs none of it
+        give_way("encoding documents", problem)
+        return None
+
+
+def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
+    """Ratings of pairs from sides that are ready."""
+    from carp.models.carp import Carp
+
+    if type(model) is not Carp:
+        return None
+    if gpu_kernels_wanted(users.device):
+        return _score_pairs_gpu(model, users, items, pairs)
+    from carp.kernels.cpu.pair_scores import covers, score_numbered
+
+    if users.device.type != "cpu" or not covers(model):
+        return None
+    return score_numbered(model, users, items, pairs.users, pairs.items)
+
+
+def _score_pairs_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
+    import torch
+
+    try:
+        from carp.kernels.gpu.scorer import score_pairs_gpu
+
+        u, i = (torch.from_numpy(column).to(users.device) for column in (pairs.users, pairs.items))
+        return score_pairs_gpu(model, users, items, u, i)
+    except Exception as problem:  # whatever it is, the plain path needs none of it
+        give_way("scoring", problem)
+        return None

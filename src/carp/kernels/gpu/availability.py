@@ -1,0 +1,74 @@
+"""What the GPU paths share: when they can be taken, and the error that says why not."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from carp.errors import CarpError
+
+
+class NoFastPath(CarpError):
+    """The GPU cannot take its fast path here; the plain one gives the same answers more slowly."""
+
+
+class NoTriton(NoFastPath):
+    """All that is missing is the library."""
+
+    def __init__(self) -> None:
+        super().__init__("Triton is not installed", fix="pip install triton")
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+# Stands in for the library in kernel modules, so that they can be read where Triton is not installed.
+triton_is_missing = SimpleNamespace(jit=_as_it_is)
+
+
+def interpreted() -> bool:
+    """Whether Triton runs kernels on the CPU, one program after another, to find mistakes."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def usable_on(device: torch.device) -> bool:
+    """Whether kernels may run on the device at all; on a GPU without Triton that is worth an error."""
+    if device.type == "cuda" and not has_triton():
+        raise NoTriton
+    return has_triton() and (device.type == "cuda" or interpreted())
+
+
+def padded_size(size: int) -> int:
+    """The next power of two, 16 at least: the smallest side of a matrix product in Triton.
+
+    >>> [padded_size(size) for size in (5, 25, 50, 64)]
+    [16, 32, 64, 64]
+    """
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def on_device(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Triton launches on the current device, whatever device its arguments lie on."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def library_products(products: str) -> Iterator[None]:
+    """The library's own matrix products at the same precision as the kernels'."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if products == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

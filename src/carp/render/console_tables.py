@@ -1,0 +1,239 @@
+"""What commands print and write besides explanations: tables, JSON documents, files of pairs, the next command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carp.errors import InputError
+from carp.render.wording import neutral
+
+if TYPE_CHECKING:
+    from carp.answers import Recommendation
+    from carp.reviews.sources.ledger import Ledger
+
+MAX_NEWCOMER_BYTES = 10_000_000
+PAIR = ("user", "item")
+ADDED = ("rating", "note")
+RANKED = ("user", "rank", "item", "predicted", "average")
+PAIRS_HELP = "give a UTF-8 CSV file with the header user,item"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Columns side by side, the first `left` of them aligned to the left and the others to the right.
+
+    >>> print(table(["model", "MSE"], [["carp", "0.8521"], ["bias", "10.9000"]]))
+    model       MSE
+    carp     0.8521
+    bias    10.9000
+    """
+    from rich.cells import cell_len
+
+    lines = [[neutral(cell).replace("\n", " ") for cell in row] for row in ([headings] if any(headings) else [])]
+    lines += [[neutral(cell).replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+
+    def padded(cell: str, place: int) -> str:
+        space = " " * (widths[place] - cell_len(cell))
+        return cell + space if place < left else space + cell
+
+    return "\n".join("   ".join(padded(cell, place) for place, cell in enumerate(line)).rstrip() for line in lines)
+
+
+def facts_table(facts: Sequence[tuple[str, str]]) -> str:
+    """
+    >>> print(facts_table([("split", "80:20, seed 0"), ("test pairs", "480")]))
+    split        80:20, seed 0
+    test pairs   480
+    """
+    return table([], [list(fact) for fact in facts], left=2)
+
+
+def json_document(value: Any) -> str:
+    """One JSON document in ASCII, so that no terminal, pipe or encoding can spoil it; NaN is refused."""
+    return json.dumps(value, indent=2, allow_nan=False)
+
+
+def command(name: str, *words: str | Path, options: Sequence[str | Path] = ()) -> str:
+    """A command of carp that can be pasted into the shell that runs this one; ids may begin with a dash.
+
+    >>> command("explain", "my model", "-u1", "i7", options=["--units", "1"]).endswith(
+    ...     "explain --units 1 -- 'my model' -u1 i7")
+    True
+    """
+    script = Path(sys.argv[0])
+    if shutil.which("carp"):
+        program = ["carp"]
+    else:
+        program = [str(script)] if script.name == "carp" else [sys.executable, "-m", "carp"]
+    plain, given = [str(word) for word in words], [str(word) for word in options]
+    dashed = any(word.startswith("-") for word in plain)
+    return shlex.join([*program, name, *([*given, "--", *plain] if dashed else [*plain, *given])])
+
+
+def corpus_text(facts: dict[str, Any], statistics: dict[str, float], ledger: Ledger, folder: Path, size: int) -> str:
+    """What was read, refused and dropped, by which rule ratings were mapped, and the paper's table of what is left."""
+    from carp.reviews.corpora.dataset_statistics import statistics_table
+    from carp.storage import readable_size
+
+    dropped = facts["dropped"]
+    lost = (
+        f"{dropped['duplicates']:,} repeated, {dropped['k_core']:,} of users or items with fewer than "
+        f"{facts['min_reviews']} reviews, {dropped['wordless']:,} without a word"
+    )
+    rules = facts_table([("format", facts["format"]), ("rating rule", facts["scale"]), ("dropped", lost)])
+    rejects = f"; rejected records are listed in {folder / 'rejects.jsonl'}" if ledger.rejected else ""
+    end = f"The corpus is in {folder}, {readable_size(size)}{rejects}."
+    return "\n\n".join([ledger.summary(), rules, statistics_table(statistics), end])
+
+
+def evaluation_text(found: dict[str, Any]) -> str:
+    """Test errors beside those of the references, and in words what the difference is worth."""
+    order = dict.fromkeys([found["model"], "bias", "mean"])
+    rows = [[name, *(f"{found['rows'][name][error]:.4f}" for error in ("mse", "rmse", "mae"))] for name in order]
+    parts = [table(["model", "MSE", "RMSE", "MAE"], rows), ""]
+    if found["model"] not in ("bias", "mean"):
+        parts += [_verdict(found), ""]
+    facts = [("test pairs", f"{found['test_pairs']:,}"), ("split", str(found["split"]))]
+    if found.get("sentiment_auc") is not None:
+        auc = f"{found['sentiment_auc']:.3f} (how well the two capsules tell liked from disliked things; 0.5 is chance)"
+        facts.append(("sentiment AUC", auc))
+    return "\n".join([*parts, facts_table(facts)])
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    name, (low, high) = found["model"], found["mse_minus_bias_interval"]
+    if high < 0:
+        judged = f"{name} is better than the biases"
+    elif low > 0:
+        judged = f"{name} is worse than the biases"
+    else:
+        judged = f"{name} and the biases cannot be told apart on these pairs"
+    ratio = found["ratio_to_bias"]
+    share = "" if ratio is None else f"The MSE of {name} is {ratio:.3f} times that of the biases. "
+    return (
+        f"{share}The difference lies between {low:+.4f} and {high:+.4f} with 95 % confidence\n"
+        f"(paired bootstrap over the test pairs): {judged}."
+    )
+
+
+@dataclass(frozen=True)
+class PairFile:
+    """Pairs of a user and an item, and whatever else stands in their rows."""
+
+    pairs: list[tuple[str, str]]
+    extra_names: list[str]
+    extras: list[list[str]]
+
+
+def read_pairs(path: Path) -> PairFile:
+    """A CSV file with the columns user and item; every row is checked before anything is done with it."""
+    rows = csv.reader(io.StringIO(_utf8(path), newline=""), strict=True)
+    pairs, extras = [], []
+    try:
+        header = [name.strip() for name in next(rows, [])]
+        others = _check_header(header, path)
+        places = [header.index(name) for name in PAIR]
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise _bad_row(path, rows.line_num, f"{len(row)} fields where the header has {len(header)}")
+            user, item = (row[place].strip() for place in places)
+            if not user or not item:
+                raise _bad_row(path, rows.line_num, f"the {'item' if user else 'user'} is empty")
+            pairs.append((user, item))
+            extras.append([row[place] for place in others])
+    except csv.Error as error:
+        raise _bad_row(path, rows.line_num, f"the row cannot be read ({error})") from None
+    if not pairs:
+        raise InputError("there are no pairs in it", where=str(path), fix="add a row for each pair, as in u1,i7")
+    return PairFile(pairs, [f"given_{n}" if n in ADDED else n for n in (header[p] for p in others)], extras)
+
+
+def predictions_csv(file: PairFile, ratings: Sequence[float], notes: Sequence[str | None]) -> str:
+    """The pairs with rating and note, then the columns that came with them; line ends are plain."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow([*PAIR, *ADDED, *file.extra_names])
+    for pair, rating, note, extra in zip(file.pairs, ratings, notes, file.extras, strict=True):
+        writer.writerow([*pair, f"{rating:.6f}", note or "", *extra])
+    return written.getvalue()
+
+
+def recommendations_csv(everybody: Iterable[tuple[str, Sequence[Recommendation]]]) -> Iterator[str]:
+    """What each person would rate highest, a piece of the file for each; an average nobody knows is left empty."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(RANKED)
+    for user, found in everybody:
+        for rank, one in enumerate(found, 1):
+            average = "" if one.item_mean is None else f"{one.item_mean:.6f}"
+            writer.writerow([user, rank, one.item, f"{one.rating:.6f}", average])
+        yield written.getvalue()
+        written.seek(0)
+        written.truncate()
+
+
+def read_newcomer(file: str) -> list[str]:
+    """What somebody wrote whom nobody knows: reviews apart by blank lines, from a file, or standard input for `-`."""
+    where = "standard input" if file == "-" else file
+    if file == "-":
+        text = _decoded(sys.stdin.buffer.read(MAX_NEWCOMER_BYTES + 1), where)
+    else:
+        text = _utf8(Path(file), most=MAX_NEWCOMER_BYTES + 1)
+    if len(text.encode()) > MAX_NEWCOMER_BYTES:
+        raise InputError("this is more than 10 MB of reviews", where=where, fix="give the reviews of one person")
+    reviews = [part.strip() for part in re.split(r"\n[ \t\r]*\n", text) if part.strip()]
+    if not reviews:
+        raise InputError("there are no words in it", where=where, fix="write a few sentences about things you know")
+    return reviews
+
+
+def _utf8(path: Path, most: int = -1) -> str:
+    try:
+        with path.open("rb") as file:
+            return _decoded(file.read(most), str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError("there is no such file", where=str(path), fix="check the path") from None
+    except OSError as error:
+        fix = "give a file that can be read"
+        raise InputError(f"cannot be read ({error.strerror})", where=str(path), fix=fix) from None
+
+
+def _decoded(content: bytes, where: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError("the text is not UTF-8", where=f"{where}, line {line}", fix="save it as UTF-8") from None
+
+
+def _check_header(header: list[str], path: Path) -> list[int]:
+    """Where the columns stand that are neither user nor item."""
+    listed = ", ".join(header) or "none"
+    missing = [name for name in PAIR if name not in header]
+    if missing:
+        columns = "column " + missing[0] if len(missing) == 1 else "columns " + " and ".join(missing)
+        verb = "is" if len(missing) == 1 else "are"
+        raise InputError(
+            f"the {columns} {verb} missing; the columns are {listed[:300]}", where=str(path), fix=PAIRS_HELP
+        )
+    named = [f"given_{name}" if name in ADDED else name for name in header]
+    twice = next((name for name in named if named.count(name) > 1), None)
+    if twice:
+        raise InputError(f"the column {twice!r} stands twice in the header", where=str(path), fix="rename one of them")
+    return [place for place, name in enumerate(header) if name not in PAIR]
+
+
+def _bad_row(path: Path, line: int, what: str) -> InputError:
+    return InputError(what, where=f"{path}, line {line}", fix="correct the row, or take it out")

@@ -1,0 +1,248 @@
+"""The words, numbers and cuts that text and page share, so that both say the same."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
+from typing import Literal
+
+from carp.explain.explanation import Explanation, Mark, Sentence, Sentiment, Side
+
+Kinds = frozenset[str]
+Fragment = tuple[str, Kinds]  # a stretch of text and the kinds of the marks that cover it
+
+NOTHING: Kinds = frozenset()
+SIGN = {"positive": "+", "negative": "−"}
+SIDE_TITLE = {"viewpoint": "What the person cares about", "aspect": "What people say of the thing"}
+HEARD_TITLE = {"viewpoint": "In what the person wrote", "aspect": "In what people wrote of the thing"}
+# By whether a model has several sides of one kind.
+PHRASE_MEANING: dict[bool, dict[str, str]] = {
+    False: {"own": "a phrase the model listened to"},
+    True: {"own": "a phrase that this one alone listened to", "shared": "a phrase that several listened to"},
+}
+SIDES_SHOWN = 3  # of a model without capsules, for each of the two; the others are named
+SPEAKS = {"positive": "speaks for it", "negative": "speaks against it"}
+
+# One character for one character, so that marks keep pointing at the right places. Escape sequences cannot reach a
+# terminal, and reordering controls cannot make a text read as something else than it says.
+_NEUTRAL = (
+    {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
+    | {0x0D: " ", 0x7F: "\u2421", 0x2028: " ", 0x2029: " "}
+    | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
+    | dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x2070)), "\ufffd")
+    | dict.fromkeys((*range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd")
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A rating worth comparing the prediction with; a value of None is one that nobody knows."""
+
+    kind: Literal["predicted", "actual", "biases", "average"]
+    label: str
+    value: float | None
+    remark: str
+
+
+def split_by_marks(text: str, marks: Iterable[Mark]) -> list[Fragment]:
+    """Cuts a text where the marks that cover it change; the fragments put together are the text again.
+
+    >>> split_by_marks("solid metal", [Mark(0, 5, "own"), Mark(3, 99, "shared")]) == [
+    ...     ("sol", {"own"}), ("id", {"own", "shared"}), (" metal", {"shared"})]
+    True
+    """
+    changes: dict[int, list[tuple[str, int]]] = {0: [], len(text): []}
+    for mark in marks:
+        start, end = max(mark.start, 0), min(mark.end, len(text))
+        if start < end:
+            changes.setdefault(start, []).append((mark.kind, 1))
+            changes.setdefault(end, []).append((mark.kind, -1))
+    places = sorted(changes)
+    open_marks: Counter[str] = Counter()
+    cut: list[Fragment] = []
+    for start, end in pairwise(places):
+        for kind, step in changes[start]:
+            open_marks[kind] += step
+        cut.append((text[start:end], frozenset(+open_marks)))
+    return _joined(cut)
+
+
+def phrases_of(text: str, marks: Iterable[Mark]) -> list[Fragment]:
+    """The same cut as it reads best: where phrases overlap the shared one wins, and none begins or ends in a space.
+
+    >>> phrases_of("clamp without hitting", [Mark(0, 13, "own"), Mark(6, 21, "shared")]) == [
+    ...     ("clamp", {"own"}), (" ", set()), ("without hitting", {"shared"})]
+    True
+    """
+    cut = [
+        (part, kinds - {"own"} if "shared" in kinds else kinds)
+        for words, kinds in split_by_marks(text, marks)
+        for part in re.findall(r"\s+|\S+", words)
+    ]
+    cut = list(_whole_gaps(cut))
+    # A gap belongs to a phrase only where the words on both sides do.
+    spoken: list[Kinds | None] = [None if part.isspace() else kinds for part, kinds in cut]
+    before = list(accumulate(spoken, _latest, initial=NOTHING))[:-1]
+    after = list(accumulate(reversed(spoken), _latest, initial=NOTHING))[-2::-1]
+    return _joined(
+        (part, kinds & one & other if part.isspace() else kinds)
+        for (part, kinds), one, other in zip(cut, before, after, strict=True)
+    )
+
+
+def _whole_gaps(cut: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Spaces beside each other as one, marked with what marks all of them."""
+    for space, group in groupby(cut, key=lambda part: part[0].isspace()):
+        parts = list(group)
+        if space:
+            yield "".join(words for words, _ in parts), frozenset.intersection(*(kinds for _, kinds in parts))
+        else:
+            yield from parts
+
+
+def _latest(known: Kinds, kinds: Kinds | None) -> Kinds:
+    return known if kinds is None else kinds
+
+
+def _joined(cut: Iterable[Fragment]) -> list[Fragment]:
+    return [("".join(words for words, _ in group), kinds) for kinds, group in groupby(cut, key=lambda part: part[1])]
+
+
+def neutral(text: str) -> str:
+    r"""The text with control characters made visible and harmless, at the same length.
+
+    >>> neutral("\x1b[31mred")
+    '␛[31mred'
+    """
+    return text.translate(_NEUTRAL)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as people read it; what is missing or not finite is unknown.
+
+    >>> number(-0.5, 2), number(float("nan"))
+    ('−0.50', 'unknown')
+    """
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def scale_words(explanation: Explanation) -> str:
+    low, high = explanation.rating_range
+    return f"from {low:g} to {high:g}"
+
+
+def person(explanation: Explanation) -> str:
+    return "a newcomer" if explanation.user is None else explanation.user
+
+
+def facts(explanation: Explanation) -> list[Fact]:
+    """The predicted rating and what it can be held against."""
+    target, baseline, mean = explanation.target, explanation.baseline, explanation.item_mean
+    rating = explanation.rating
+    if explanation.prevailing is None:  # not all that such a model adds to the biases need come from the texts
+        moved = ("the prediction is", "above", "below")
+    else:
+        moved = ("the texts move it", "up", "down")
+    return [
+        Fact("predicted", "predicted", rating, f"on a scale {scale_words(explanation)}"),
+        Fact(
+            "actual", "actual", target.rating, _compared("the prediction is", rating - target.rating, "above", "below")
+        )
+        if target
+        else Fact("actual", "actual", None, "no held-out review of this pair"),
+        Fact("biases", "biases alone", baseline, _compared(moved[0], rating - baseline, *moved[1:]))
+        if baseline is not None
+        else Fact("biases", "biases alone", None, "the model gave no prediction from biases alone"),
+        Fact(
+            "average",
+            "average",
+            mean,
+            "of all training ratings of the thing" if mean is not None else "no training rating of the thing",
+        ),
+    ]
+
+
+def _compared(start: str, difference: float, up: str, down: str) -> str:
+    if not math.isfinite(difference):
+        return "cannot be compared"
+    if abs(difference) < 0.005:
+        return "the prediction is the same"
+    return f"{start} {number(abs(difference), 2)} {up if difference > 0 else down}"
+
+
+def balance(explanation: Explanation) -> str:
+    """In one sentence, which way the listed reasons point, or what is there in their place."""
+    if explanation.prevailing is None:
+        return (
+            f"Below is what the model {explanation.model} listened to most in what the person wrote and in what "
+            "people wrote of the thing."
+        )
+    count = Counter(unit.sentiment for unit in explanation.units)
+    if not count:
+        return "No reason stands out: no logic unit was listed for this prediction."
+    said = [
+        f"{_counted(many)} {SPEAKS[sentiment] if many == 1 else SPEAKS[sentiment].replace('speaks', 'speak')}"
+        for sentiment, many in count.most_common()
+    ]
+    return f"Of the reasons below, {' and '.join(said)}."
+
+
+def _counted(count: int) -> str:
+    return {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}.get(count, str(count))
+
+
+def weighed(explanation: Explanation) -> str:
+    """In one sentence, which capsule prevails."""
+    longer, shorter = ("for", "against") if explanation.prevailing == "positive" else ("against", "for")
+    return (
+        f"The {explanation.prevailing} capsule is the longer one: the texts make it likelier that the person "
+        f"speaks {longer} the thing than {shorter} it."
+    )
+
+
+def by_weight(sides: Sequence[Side]) -> list[Side]:
+    """Those that the model listens to most first."""
+    return sorted(sides, key=lambda side: (-(side.weight or 0.0), side.index))
+
+
+def side_name(side: Side) -> str:
+    return side.name or f"side {side.index}"
+
+
+def less_heard(sides: Sequence[Side]) -> str:
+    """The sides that are not shown by their sentences, in one line."""
+    rest = by_weight(sides)[SIDES_SHOWN:]
+    if not rest:
+        return ""
+    return "Listened to less: " + ", ".join(f"{side_name(side)} ({number(side.weight, 2)})" for side in rest) + "."
+
+
+def source_parts(sentence: Sentence) -> list[str]:
+    """Who wrote a sentence, about what, and the rating that went with it."""
+    rated = sentence.rating is not None and math.isfinite(sentence.rating)
+    return [
+        f"by {sentence.user}" if sentence.user is not None else "by the newcomer",
+        f"about {sentence.item}" if sentence.item is not None else "about a thing not named",
+        f"rated {sentence.rating:g}" if rated else "without a rating",
+    ]
+
+
+def further_phrases(side: Side) -> list[str]:
+    """The phrases of a side that its sentences do not show already."""
+    shown = "\n".join(sentence.text for sentence in side.sentences).casefold()
+    return [phrase for phrase in side.phrases if phrase.strip() and phrase.casefold() not in shown]
+
+
+def listed_cells(explanation: Explanation, sentiment: Sentiment) -> dict[tuple[int, int], int]:
+    """The cells (viewpoint, aspect) that are listed as reasons for a sentiment, with the number of the reason."""
+    return {
+        (unit.viewpoint.index, unit.aspect.index): place
+        for place, unit in enumerate(explanation.units, 1)
+        if unit.sentiment == sentiment
+    }

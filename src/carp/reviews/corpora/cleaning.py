@@ -1,0 +1,96 @@
+"""Which reviews stay, and an account of those that do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.errors import InputError
+
+if TYPE_CHECKING:
+    from carp.reviews.sources.ledger import Ledger
+
+FORMAT = 1
+
+
+class Origin(Protocol):
+    """Where reviews come from, and the account of reading them."""
+
+    @property
+    def sources(self) -> list[str]: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def ledger(self) -> Ledger: ...
+
+
+def sources_of(origin: Origin) -> str:
+    return ", ".join(map(str, origin.sources)) or "the reviews given"
+
+
+def kept_records(
+    origin: Origin, user: NDArray[np.int64], item: NDArray[np.int64], min_reviews: int
+) -> tuple[NDArray[np.int64], dict[str, int]]:
+    """The records that stay, and how many were dropped for what: the last of repeated reviews wins, rare ones go."""
+    last = last_of_each_pair(user, item)
+    kept = last[in_core(user[last], item[last], min_reviews)]
+    if not len(kept):
+        raise _nothing_left(origin, user[last], item[last], min_reviews)
+    return kept, {"duplicates": len(user) - len(last), "k_core": len(last) - len(kept)}
+
+
+def last_of_each_pair(user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The records to keep, in their order, where the last review of a thing by the same person wins."""
+    pair = user * (item.max(initial=0) + 1) + item
+    from_the_end = np.unique(pair[::-1], return_index=True)[1]
+    return np.sort(len(pair) - 1 - from_the_end)
+
+
+def in_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
+    """Which records are left when users and items with fewer than `minimum` of them are dropped until none is left."""
+    kept = np.ones(len(user), dtype=bool)
+    while True:
+        enough_by_user = np.bincount(user[kept], minlength=user.max(initial=0) + 1) >= minimum
+        enough_of_item = np.bincount(item[kept], minlength=item.max(initial=0) + 1) >= minimum
+        still = kept & enough_by_user[user] & enough_of_item[item]
+        if still.sum() == kept.sum():
+            return kept
+        kept = still
+
+
+def _nothing_left(origin: Origin, user: NDArray[np.int64], item: NDArray[np.int64], min_reviews: int) -> InputError:
+    remaining = [f"{in_core(user, item, k).sum():,} at {k}" for k in (1, 2, 3) if k < min_reviews]
+    return InputError(
+        f"no review is left: nobody and nothing among {len(user):,} reviews keeps {min_reviews} of them",
+        where=sources_of(origin),
+        fix=f"lower --min-reviews ({', '.join(remaining)} would remain)" if remaining else "give more reviews",
+    )
+
+
+def refuse_single(origin: Origin, users: list[str], items: list[str]) -> None:
+    if not users:
+        fix = "check that the column of texts is the right one"
+        raise InputError("no review has a word in it", where=sources_of(origin), fix=fix)
+    for name, found in (("user", users), ("item", items)):
+        if len(found) == 1:
+            raise InputError(
+                f"all reviews have the same {name}, {found[0]!r}: there is nothing to compare",
+                where=sources_of(origin),
+                fix=f"check that the column of {name}s is the right one, or give more reviews",
+            )
+
+
+def facts_of(origin: Origin, scale: str, dropped: dict[str, int]) -> dict[str, Any]:
+    """Where the corpus comes from and what was lost on the way: read = rejected + dropped + kept."""
+    return {
+        "format_version": FORMAT,
+        "scale": scale,
+        "sources": list(origin.sources),
+        "format": origin.format,
+        "read": origin.ledger.read,
+        "accepted": origin.ledger.accepted,
+        "rejected": origin.ledger.rejected,
+        "dropped": dropped,
+    }

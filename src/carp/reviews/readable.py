@@ -1,0 +1,62 @@
+"""Documents that can be read again: every word knows its review, its sentence and the characters it stands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.reviews.text.sentences import sentences as sentence_spans
+from carp.reviews.text.tokens import tokenise
+
+
+@dataclass(frozen=True)
+class WrittenReview:
+    """A review that words of a document were written in."""
+
+    text: str
+    user: str | None
+    item: str | None
+    rating: float | None
+
+    @cached_property
+    def sentences(self) -> list[tuple[int, int]]:
+        return sentence_spans(self.text)
+
+    @cached_property
+    def words(self) -> tuple[list[str], list[int], list[int]]:
+        return tokenise(self.text)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadableDocument:
+    """A document whose words know the characters they stand on."""
+
+    words: NDArray[np.int32]  # [L] model word ids
+    review: NDArray[np.int32]  # [L] key into sources
+    starts: NDArray[np.int64]  # [L] characters in the review's text
+    ends: NDArray[np.int64]
+    sources: dict[int, WrittenReview]
+
+    @cached_property
+    def sentence(self) -> list[tuple[int, int]]:
+        """For each word its sentence: the review and the sentence's place in it."""
+        places = np.zeros(len(self.words), dtype=np.int64)
+        for review in np.unique(self.review).tolist():
+            there = self.review == review
+            begins = [span[0] for span in self.sources[review].sentences]
+            places[there] = np.maximum(np.searchsorted(begins, self.starts[there], side="right") - 1, 0)
+        return list(zip(self.review.tolist(), places.tolist(), strict=True))
+
+    @cached_property
+    def sentences(self) -> list[tuple[int, int]]:
+        """Each sentence that has a word the model sees, in the order of the document."""
+        return list(dict.fromkeys(self.sentence))
+
+    @cached_property
+    def sentence_numbers(self) -> NDArray[np.int64]:
+        """For each word the number of its sentence among `sentences`. [L]"""
+        numbers = {key: number for number, key in enumerate(self.sentences)}
+        return np.array([numbers[key] for key in self.sentence], dtype=np.int64)

@@ -1,0 +1,83 @@
+"""Parquet files, and frames of pandas and polars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from carp.errors import InputError
+from carp.reviews.sources.ledger import Check, Record
+from carp.reviews.sources.recognition import ROLES, resolve_columns
+from carp.reviews.sources.request import OpenSource, SourceRequest
+
+BATCH_ROWS = 50_000
+
+
+@contextmanager
+def _table_errors(name: str) -> Iterator[None]:
+    import polars
+
+    try:
+        yield
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"the table cannot be read ({first[:200]})", where=name, fix="check that it is a whole Parquet file"
+        ) from None
+
+
+def read_parquet(place: Path, asked: SourceRequest) -> OpenSource:
+    import polars
+
+    with _table_errors(str(place)):
+        return read_polars(polars.scan_parquet(place), str(place), "parquet", asked)
+
+
+def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> OpenSource:
+    import polars
+
+    with _table_errors(name):
+        schema = table.collect_schema()
+        chosen = resolve_columns(schema.names(), asked.columns, name)
+        columns = []
+        for role, column in chosen.items():
+            values = polars.col(column).alias(role)
+            # Dates beyond Python's calendar exist in tables; whole seconds hold them all.
+            dated = role == "time" and isinstance(schema[column], polars.Datetime | polars.Date)
+            columns.append(values.dt.epoch("s") if dated else values)
+        table = table.select(columns)
+    scale = asked.scale(None)
+    check = asked.check(name, scale, splits="split" in chosen)
+    return OpenSource(name, format, scale, _table_records(_polars_rows(table, name), list(chosen), check))
+
+
+def _polars_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
+    with _table_errors(name):
+        if hasattr(table, "collect_batches"):
+            batches = table.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
+        else:
+            batches = [table.collect()]
+        for batch in batches:
+            yield from batch.iter_rows()
+
+
+def read_pandas(frame: Any, asked: SourceRequest) -> OpenSource:
+    name = "pandas frame"
+    names = [str(column) for column in frame.columns]
+    chosen = resolve_columns(names, asked.columns, name)
+    columns = []
+    for column in chosen.values():
+        values = frame.iloc[:, names.index(column)].astype(object)
+        columns.append(values.where(values.notna(), None).tolist())
+    scale = asked.scale(None)
+    check = asked.check(name, scale, splits="split" in chosen)
+    return OpenSource(name, "frame", scale, _table_records(zip(*columns, strict=True), list(chosen), check))
+
+
+def _table_records(rows: Iterable[Sequence[Any]], roles: Sequence[str], check: Check) -> Iterator[Record]:
+    order = [roles.index(role) if role in roles else len(roles) for role in ROLES]
+    for number, row in enumerate(rows, start=1):
+        values = (*row, None)
+        yield check(number, *[values[place] for place in order])

@@ -1,0 +1,299 @@
+"""What a review must be, and an account of every record that was refused."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from html.entities import html5
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.reviews.rating_scale import RatingScale
+from carp.reviews.split_parts import PARTS, SPLIT_NAMES
+from carp.storage import write_bytes
+
+KEPT_REJECTIONS = 100_000
+MAX_TEXT = 200_000
+MAX_ID = 1_000
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+_DATE_FORMATS = ("%B %d, %Y", "%b %d, %Y", "%m %d, %Y", "%m/%d/%Y")
+
+
+class Unusable(Exception):
+    """Why one record cannot be used."""
+
+
+class Review(msgspec.Struct, frozen=True, gc=False):
+    """One person's words about one thing, with the rating as it stands in the file."""
+
+    user: str
+    item: str
+    rating: float
+    text: str
+    time: int | None = None  # seconds since 1970
+    split: str | None = None  # train, valid or test, where the data brings its own split
+
+
+class Rejection(msgspec.Struct, frozen=True, gc=False):
+    """One record that could not be used, and why."""
+
+    file: str
+    line: int  # from 1; where the record starts. In frames and Parquet files, the row
+    reason: str
+
+
+Record = Review | Rejection
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Every record read was either accepted or rejected with a reason: the two always add up.
+
+    >>> ledger = Ledger()
+    >>> ledger.accept()
+    >>> ledger.reject(Rejection("reviews.json", 2, "text is missing"))
+    >>> print(ledger.summary())
+    2 read, 1 accepted, 1 rejected
+      1 × text is missing (first: reviews.json line 2)
+    """
+
+    read: int = 0
+    accepted: int = 0
+    rejections: list[Rejection] = field(default_factory=list)  # the first KEPT_REJECTIONS; `counts` is complete
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, Rejection] = field(default_factory=dict)
+
+    @property
+    def rejected(self) -> int:
+        return sum(self.counts.values())
+
+    def accept(self, count: int = 1) -> None:
+        self.read += count
+        self.accepted += count
+
+    def reject(self, rejection: Rejection) -> None:
+        self.read += 1
+        self.counts[rejection.reason] = self.counts.get(rejection.reason, 0) + 1
+        self.first.setdefault(rejection.reason, rejection)
+        if len(self.rejections) < KEPT_REJECTIONS:
+            self.rejections.append(rejection)
+
+    def absorb(self, other: Ledger) -> None:
+        """Add the account of another source to this one."""
+        self.read += other.read
+        self.accepted += other.accepted
+        self.rejections.extend(other.rejections[: max(0, KEPT_REJECTIONS - len(self.rejections))])
+        for reason, count in other.counts.items():
+            self.counts[reason] = self.counts.get(reason, 0) + count
+            self.first.setdefault(reason, other.first[reason])
+
+    def summary(self, reasons: int = 20) -> str:
+        """A few lines for people: totals, then the reasons, most frequent first."""
+        lines = [f"{self.read:,} read, {self.accepted:,} accepted, {self.rejected:,} rejected"]
+        ranked = sorted(self.counts.items(), key=lambda entry: -entry[1])
+        for reason, count in ranked[:reasons]:
+            first = self.first[reason]
+            lines.append(f"  {count:,} × {reason} (first: {first.file} line {first.line:,})")
+        if len(ranked) > reasons:
+            lines.append(f"  and {len(ranked) - reasons:,} more reasons")
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """JSON lines: the totals first, then one object for each rejection that was kept."""
+        totals = {"read": self.read, "accepted": self.accepted, "rejected": self.rejected}
+        head = {**totals, "listed": len(self.rejections), "reasons": self.counts}
+        rows = [json.dumps(head, ensure_ascii=False).encode()]
+        rows.extend(msgspec.json.encode(rejection) for rejection in self.rejections)
+        write_bytes(Path(path), b"\n".join(rows) + b"\n")
+
+
+def _identifier(value: Any, role: str) -> str:
+    if type(value) is not str:
+        value = _name_of(value, role)
+    if not value or value.isspace():
+        raise Unusable(f"{role} is empty")
+    if len(value) > MAX_ID:
+        raise Unusable(f"{role} is longer than {MAX_ID:,} characters")
+    return _unicode(value, role)
+
+
+def _name_of(value: Any, role: str) -> str:
+    if _is_missing(value):
+        raise Unusable(f"{role} is missing")
+    if isinstance(value, bool) or not isinstance(value, str | float | Real):
+        raise Unusable(f"{role} is neither text nor a number")
+    if isinstance(value, float) and value.is_integer():  # frames with gaps turn 12 into 12.0
+        value = int(value)
+    try:
+        return str(value)
+    except ValueError:  # Python refuses to spell out whole numbers of thousands of digits
+        raise Unusable(f"{role} is longer than {MAX_ID:,} characters") from None
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _unicode(value: str, role: str) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Unusable(f"{role} is not valid Unicode") from None
+    return value
+
+
+def number_of(value: Any) -> float:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise Unusable("rating is missing")
+    number = math.nan
+    # Python reads 1_0 as ten, which nobody means.
+    is_number = isinstance(value, str | Real | Decimal) and not isinstance(value, bool)
+    if is_number and not (isinstance(value, str) and "_" in value):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)
+    if not math.isfinite(number):
+        raise Unusable("rating is not a number")
+    return number
+
+
+def _words(value: Any) -> str:
+    if type(value) is not str:
+        if _is_missing(value):
+            raise Unusable("text is missing")
+        if not isinstance(value, str):
+            raise Unusable("text is not a string")
+    if len(value) > MAX_TEXT:
+        raise Unusable(f"text is longer than {MAX_TEXT:,} characters")
+    if "&" in value:
+        value = unescape(value)
+    return "" if value.isspace() else _unicode(value, "text")
+
+
+def unescape(text: str) -> str:
+    """The characters that HTML entities stand for; an & that begins none is left as it is.
+
+    >>> unescape("5&#34; cable &amp; plug from AT&T; I&#8217;d &notice; it")
+    '5" cable & plug from AT&T; I’d &notice; it'
+    """
+    return _ENTITY.sub(_character, text)
+
+
+def _character(entity: re.Match[str]) -> str:
+    # Browsers also take the beginnings of names, and would read &notice; as ¬ice;.
+    named = entity[0][1:]
+    return html.unescape(entity[0]) if named[0] == "#" or named in html5 else entity[0]
+
+
+def _part(value: Any) -> str:
+    if _is_missing(value) or (isinstance(value, str) and not value.strip()):
+        raise Unusable("split is missing")
+    part = SPLIT_NAMES.get(value.strip().lower()) if isinstance(value, str) else None
+    if part is None:
+        raise Unusable("split is not train, valid or test")
+    return PARTS[part]
+
+
+def seconds(value: Any) -> int | None:
+    """Seconds since 1970 from a number, a date or their text; None for what is no time, since time is optional.
+
+    >>> seconds(1393545600), seconds(1393545600000), seconds("2014-02-28"), seconds("March 13, 2012"), seconds("soon")
+    (1393545600, 1393545600, 1393545600, 1331596800, None)
+    """
+    if type(value) is int and 0 <= value < 10**11:  # what most files have
+        return value
+    try:
+        if isinstance(value, str):
+            return _seconds_of_text(value.strip()) if 0 < len(value) < 64 else None
+        if isinstance(value, datetime):
+            return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
+        if isinstance(value, date):
+            return int(datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp())
+        whole = int(value) if isinstance(value, int | float | Integral) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        return None
+    # Whole seconds pass 10^11 in the year 5138: larger numbers are milli-, micro- or nanoseconds.
+    for size, divisor in ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9)):
+        if whole is not None and abs(whole) < size:
+            return whole // divisor
+    return None
+
+
+@lru_cache(maxsize=100_000)
+def _seconds_of_text(value: str) -> int | None:
+    if value.isdecimal():
+        return seconds(int(value))
+    try:
+        return seconds(datetime.fromisoformat(value))
+    except ValueError:
+        for form in _DATE_FORMATS:
+            try:
+                return seconds(datetime.strptime(value, form))
+            except ValueError:
+                continue
+    return None
+
+
+class Check:
+    """Turn the fields of one record into a Review or a Rejection."""
+
+    def __init__(self, file: str, scale: RatingScale | None, *, any_rating: bool, splits: bool) -> None:
+        self.file = file
+        self.splits = splits
+        self.low, self.high = -math.inf, math.inf
+        if scale is not None and not any_rating:
+            # The paper counts low beer scores as the lowest; scores above the highest do not exist.
+            self.low, self.high = (0.0 if scale.clip else scale.low), scale.high
+
+    def __call__(
+        self, line: int, user: Any, item: Any, rating: Any, text: Any, time: Any, split: Any
+    ) -> Review | Rejection:
+        try:
+            who, what = _identifier(user, "user"), _identifier(item, "item")
+            number = rating if type(rating) is float and math.isfinite(rating) else number_of(rating)
+            if not self.low <= number <= self.high:
+                raise Unusable(f"rating lies outside {self.low:g} to {self.high:g}")
+            part = _part(split) if self.splits else None
+            return Review(who, what, number, _words(text), seconds(time), part)
+        except Unusable as fault:
+            return Rejection(self.file, line, str(fault))
+
+
+@dataclass(repr=False)
+class Reviews:
+    """Reviews as columns of equal length, in the order in which they were read."""
+
+    users: list[str]
+    items: list[str]
+    ratings: NDArray[np.float64]  # as in the source; `scale` maps them to stars
+    texts: list[str]
+    times: list[int | None]
+    splits: list[str] | None
+    ledger: Ledger
+    format: str
+    scale: RatingScale | None
+    sources: list[str]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        people, things = len(set(self.users)), len(set(self.items))
+        facts: list[Any] = [f"{len(self):,} reviews by {people:,} users of {things:,} items", self.format]
+        if self.scale is not None:
+            facts.append(f"ratings {self.scale.low:g} to {self.scale.high:g}")
+        if self.ledger.rejected:
+            facts.append(f"{self.ledger.rejected:,} records rejected")
+        return f"<Reviews: {', '.join(facts)}>"

@@ -1,0 +1,199 @@
+"""What a file is, told by its first records, and which of its columns is what."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from carp.errors import InputError, UsageError, nearest
+from carp.reviews.sources.line_reading import head_lines
+from carp.reviews.sources.unpacking import check_file, first_bytes
+
+FORMATS = ("amazon", "amazon2023", "yelp", "beer", "jsonl", "csv", "parquet")
+
+REQUIRED = ("user", "item", "rating", "text")
+ROLES = (*REQUIRED, "time", "split")
+USUAL_NAMES = {
+    "user": "user userid reviewerid customer customerid reviewer author authorid username profilename",
+    "item": "item itemid parentasin asin product productid business businessid sku beerid movieid hotelid",
+    "rating": "rating stars overall score starrating",
+    "text": "text review reviewtext comment reviewbody body content",
+    "time": "time timestamp unixreviewtime date datetime reviewtime reviewdate",
+    "split": "split",
+}
+# Amazon's 2023 files name the product twice: parent_asin is the one its variants share.
+JSON_NAMES: dict[str, dict[str, str]] = {
+    "amazon": {
+        "user": "reviewerID",
+        "item": "asin",
+        "rating": "overall",
+        "text": "reviewText",
+        "time": "unixReviewTime",
+    },
+    "amazon2023": {
+        "user": "user_id",
+        "item": "parent_asin",
+        "variant": "asin",
+        "rating": "rating",
+        "text": "text",
+        "time": "timestamp",
+    },
+    "yelp": {"user": "user_id", "item": "business_id", "rating": "stars", "text": "text", "time": "date"},
+}
+
+PathLike = str | os.PathLike[str]
+
+BEER_LINE = re.compile(rb"\s*((?:beer|review|user)/\w+)\s*:(.*)", re.DOTALL)
+_JSON_ARRAY = re.compile(rb"\s*\[\s*(\{|$)")
+
+
+def _plain_name(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def guess_column(role: str, names: Sequence[str]) -> str | None:
+    plain = {_plain_name(name): name for name in reversed(names)}
+    return next((plain[usual] for usual in USUAL_NAMES[role].split() if usual in plain), None)
+
+
+def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, where: str) -> dict[str, str]:
+    """Which column plays which role: as asked for, else by the usual names.
+
+    >>> resolve_columns(["customer", "sku", "stars", "comment"], {"item": "sku"}, "reviews.csv")
+    {'user': 'customer', 'item': 'sku', 'rating': 'stars', 'text': 'comment'}
+    """
+    listed = ", ".join(name[:40] for name in names[:30]) or "none"
+    chosen: dict[str, str] = {}
+    free = [name for name in names if name not in (columns or {}).values()]
+    for role in ROLES:
+        asked = (columns or {}).get(role)
+        if asked is not None and asked not in names:
+            raise InputError(
+                f"there is no column {asked!r} for the {role}; the columns are {listed}",
+                where=where,
+                fix=f"name one of them with --column {role}=NAME",
+            )
+        name = asked or guess_column(role, free)
+        if name is not None:
+            chosen[role] = name
+    missing = [role for role in REQUIRED if role not in chosen]
+    if missing:
+        raise InputError(
+            f"no column is recognised as {' or '.join(missing)}; the columns are {listed}",
+            where=where,
+            fix=f"say which one it is with {' '.join(f'--column {role}=NAME' for role in missing)}",
+        )
+    twice = [name for name in chosen.values() if names.count(name) > 1]
+    if twice:
+        raise InputError(f"the column {twice[0]!r} appears twice", where=where, fix="rename one of them")
+    return chosen
+
+
+def check_columns(columns: Mapping[str, str] | None, format: str) -> None:
+    if not columns:
+        return
+    for role in columns:
+        if role not in ROLES:
+            raise UsageError(f"there is no role {role!r} for a column", fix=nearest(role, ROLES))
+    if len(set(columns.values())) < len(columns):
+        raise UsageError("one column cannot play two roles", fix="name a different column for each role")
+    if format in (*JSON_NAMES, "beer"):
+        raise UsageError(
+            f"the format {format} has its own names for columns", fix=f"leave out --format {format} or --column"
+        )
+
+
+def detect_format(path: PathLike) -> str:
+    """The format of a file, told by its first records and never by its name."""
+    place = check_file(path)
+    if first_bytes(place).startswith(b"PAR1"):
+        return "parquet"
+    return recognise(head_lines(place), str(place))
+
+
+def recognise(head: Sequence[bytes], where: str) -> str:
+    if not head:
+        raise InputError("the file has no content", where=where, fix="give a file with reviews")
+    refuse_strange(head[0], where)
+    fields = split_header(head[0])[1]
+    recognised = sum(guess_column(role, fields) is not None for role in REQUIRED)
+    if recognised >= 3:
+        return "csv"
+    for line in head:
+        if keys := object_keys(line):
+            return _recognise_object(keys)
+    if any(BEER_LINE.match(line) for line in head):
+        return "beer"
+    if head[0].lstrip().startswith(b"{"):
+        return "amazon" if b"'reviewerID'" in head[0] else "jsonl"
+    if b"\0" not in head[0] and (len(fields) >= 4 or (recognised and len(fields) > 1)):
+        return "csv"
+    raise InputError(
+        f"the format is not recognised; the file begins with {_shortened(head[0])}",
+        where=where,
+        fix=f"say it with --format; the formats are {', '.join(FORMATS)}",
+    )
+
+
+def _shortened(line: bytes) -> str:
+    text = line[:200].decode("utf-8", "backslashreplace")
+    return repr(text[:60] + ("…" if len(text) > 60 else ""))
+
+
+def refuse_strange(first: bytes, where: str) -> None:
+    if _JSON_ARRAY.match(first):
+        raise InputError(
+            "this is one JSON array; reviews are read from JSON lines, one object a line",
+            where=where,
+            fix="convert it, for instance with: jq -c '.[]' FILE > reviews.jsonl",
+        )
+    if first.strip() == b"{":
+        raise InputError(
+            "this is JSON spread over several lines; reviews are read from JSON lines, one object a line",
+            where=where,
+            fix="convert it, for instance with: jq -c . FILE > reviews.jsonl",
+        )
+    if first.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(
+            "the file is written in UTF-16", where=where, fix="convert it with: iconv -f UTF-16 -t UTF-8 FILE > NEW"
+        )
+    if first[257:262] == b"ustar":
+        raise InputError("this is a tar archive", where=where, fix="unpack it with tar -x and give the file inside")
+
+
+def object_keys(line: bytes) -> list[str]:
+    try:
+        value = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        return []
+    return list(value) if isinstance(value, dict) else []
+
+
+def _recognise_object(keys: Iterable[str]) -> str:
+    names = set(keys)
+    if {"reviewerID", "asin"} <= names:
+        return "amazon"
+    if {"user_id", "business_id", "stars"} <= names:
+        return "yelp"
+    if {"user_id", "rating"} <= names and names & {"parent_asin", "asin"}:
+        return "amazon2023"
+    return "jsonl"
+
+
+def split_header(line: bytes) -> tuple[str, list[str]]:
+    """The delimiter under which the header says most, and the names it gives."""
+    text = line.decode("utf-8", "replace")[:20_000]
+    best: tuple[tuple[int, int], str, list[str]] = ((-1, -1), ",", [])
+    for delimiter in (",", "\t", ";", "|"):
+        try:
+            fields = [field.strip() for field in next(csv.reader([text], delimiter=delimiter), [])]
+        except csv.Error:
+            continue
+        merit = sum(guess_column(role, fields) is not None for role in ROLES), len(fields)
+        if merit > best[0]:
+            best = (merit, delimiter, fields)
+    return best[1], best[2]

@@ -1,0 +1,167 @@
+"""What is in a file, unpacked and bounded: plain, gzip and zstd.
+
+How a file is packed is told by its first bytes, never by its name, and nothing is unpacked beyond a limit.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from carp.errors import InputError
+from carp.reviews.split_parts import OnProgress
+
+CHUNK = 256 << 10
+ZSTD_PIECE = 1 << 10  # unpacks to 32 MiB at worst: the library has no limit on the output of one call
+ZSTD_WINDOW = 128 << 20
+BOMB_RATIO = 500  # text shrinks to a third, seldom to a twentieth
+BOMB_FLOOR = 16 << 20
+PACKED_SHARE = 0.3
+
+GZIP, ZSTD, PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+OTHER_PACKINGS = {
+    b"PK\x03\x04": ("a zip archive", "unzip"),
+    b"BZh": ("a bzip2 file", "bunzip2"),
+    b"\xfd7zXZ\x00": ("an xz file", "unxz"),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
+}
+PROBE = max(len(magic) for magic in [GZIP, ZSTD, *OTHER_PACKINGS])
+
+
+class _Broken(Exception):
+    """The packed content ends or goes wrong in the middle."""
+
+
+class _Bomb(Exception):
+    """The packed content unpacks to more than it may."""
+
+
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"the file cannot be read ({error.strerror or error})", where=str(path), fix="check its permissions"
+        ) from error
+
+
+@contextmanager
+def reading_faults(path: Path, lines: Callable[[], int]) -> Iterator[None]:
+    """Say of what stops the reading of a file after how many complete lines it does."""
+    try:
+        with _refusals(path):
+            yield
+    except _Broken as fault:
+        raise InputError(
+            f"the compressed file {fault} after {lines():,} complete lines",
+            where=str(path),
+            fix="copy or download it again; `gzip -t` and `zstd -t` check a file",
+        ) from fault.__cause__
+    except _Bomb as fault:
+        raise InputError(
+            f"the compressed file {fault} (stopped after {lines():,} lines)",
+            where=str(path),
+            fix="if you trust it, unpack it first and give the plain file",
+        ) from None
+
+
+def check_file(path: str | os.PathLike[str]) -> Path:
+    """The path, if a file that can be read stands there."""
+    place = Path(path)
+    with _refusals(place):
+        try:
+            facts = place.stat()
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            raise InputError("there is no such file", where=str(place), fix="check the path") from None
+    if stat.S_ISDIR(facts.st_mode):
+        raise InputError("this is a folder", where=str(place), fix="give the files in it one by one")
+    if not stat.S_ISREG(facts.st_mode):
+        raise InputError("this is a pipe or a device", where=str(place), fix="save its content to a file first")
+    if facts.st_size == 0:
+        raise InputError("the file is empty", where=str(place), fix="give a file with reviews")
+    return place
+
+
+def first_bytes(path: Path) -> bytes:
+    with _refusals(path), path.open("rb") as file:
+        return file.read(PROBE)
+
+
+def packed_share(path: Path) -> float:
+    """How large a file is beside its content, guessed from how it is packed."""
+    return PACKED_SHARE if first_bytes(path).startswith((GZIP, ZSTD, PARQUET)) else 1.0
+
+
+def _gzip_chunks(file: BinaryIO) -> Iterator[bytes]:
+    try:
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            while chunk := unpacked.read1(CHUNK):
+                yield chunk
+    except EOFError as error:
+        raise _Broken("breaks off") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise _Broken("is damaged") from error
+
+
+def _zstd_chunks(file: BinaryIO) -> Iterator[bytes]:
+    import zstandard
+
+    unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
+    frame = None
+    while piece := file.read(ZSTD_PIECE):
+        while piece:
+            frame = frame or unpacker.decompressobj()
+            try:
+                unpacked = frame.decompress(piece)
+            except zstandard.ZstdError as error:
+                raise _Broken("is damaged") from error
+            for start in range(0, len(unpacked), CHUNK):
+                yield unpacked[start : start + CHUNK]
+            piece = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise _Broken("breaks off")
+
+
+def _plain_chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _packing(path: Path) -> tuple[str, Callable[[BinaryIO], Iterator[bytes]]]:
+    head = first_bytes(path)
+    for magic, (kind, command) in OTHER_PACKINGS.items():
+        if head.startswith(magic):
+            raise InputError(
+                f"this is {kind}; plain, gzip and zstd files can be read",
+                where=str(path),
+                fix=f"unpack it first with {command}",
+            )
+    if head.startswith(GZIP):
+        return "gzip", _gzip_chunks
+    return ("zstd", _zstd_chunks) if head.startswith(ZSTD) else ("plain", _plain_chunks)
+
+
+def unpacked(path: Path, max_bytes: int, progress: OnProgress | None) -> Iterator[bytes]:
+    """The content in pieces of at most CHUNK bytes."""
+    kind, unpack = _packing(path)
+    size_so_far = 0
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        for chunk in unpack(file):
+            size_so_far += len(chunk)
+            if kind != "plain":
+                if size_so_far > max_bytes:
+                    raise _Bomb(f"unpacks to more than {max_bytes:,} bytes")
+                if size_so_far > BOMB_FLOOR and size_so_far > BOMB_RATIO * size:
+                    raise _Bomb(f"unpacks to more than {BOMB_RATIO} times its size, as no text does")
+            if progress is not None:
+                progress(min(file.tell(), size), size)
+            yield chunk

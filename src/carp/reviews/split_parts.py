@@ -1,0 +1,11 @@
+"""The parts of a split and what people call them, and how reading tells how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+PARTS = ("train", "valid", "test")
+TRAIN, VALID, TEST = range(3)
+SPLIT_NAMES = {"train": TRAIN, "valid": VALID, "validation": VALID, "val": VALID, "dev": VALID, "test": TEST}
+
+OnProgress = Callable[[int, int], None]  # done so far, and in all

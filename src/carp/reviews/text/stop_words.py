@@ -1,0 +1,52 @@
+"""Words that models do not see: the English list that comes along, or a file of the user's own."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from carp.errors import InputError
+from carp.reviews.text.tokens import tokenise
+
+# They carry sentiment, so they are no stop words here, though most published lists count them as such.
+NEGATIONS = frozenset(
+    tokenise(
+        "no not non nor never neither none nobody nothing nowhere without hardly barely scarcely cannot can't cant "
+        "don't dont doesn't doesnt didn't didnt isn't isnt aren't arent ain't aint wasn't wasnt weren't werent won't "
+        "wont wouldn't wouldnt couldn't couldnt shouldn't shouldnt haven't havent hasn't hasnt hadn't hadnt mustn't "
+        "needn't mightn't shan't"
+    )[0]
+)
+
+
+@cache
+def _english() -> frozenset[str]:
+    return _stop_words(resources.files("carp.reviews.text").joinpath("stop_words.txt").read_text("utf-8"))
+
+
+def stop_words() -> frozenset[str]:
+    """The English words that models do not see unless told otherwise; negations and judgements are not among them."""
+    return _english()
+
+
+def read_stop_words(choice: str | Path) -> frozenset[str]:
+    """`english` is the list that comes along, `none` the empty one, anything else a file of the user's own.
+
+    >>> read_stop_words("none")
+    frozenset()
+    """
+    if choice == "none":
+        return frozenset()
+    if choice == "english":
+        return stop_words()
+    try:
+        return _stop_words(Path(choice).read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        fix = "give a UTF-8 text file with the words, or english, or none"
+        raise InputError(f"the stop words cannot be read ({error})", where=str(choice), fix=fix) from error
+
+
+def _stop_words(text: str) -> frozenset[str]:
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return frozenset(word for line in lines for word in tokenise(line)[0])

@@ -1,0 +1,179 @@
+"""From characters to words, each knowing the characters it stands on in the text as given.
+
+`tokenise` says what a word is, for one text; `tokenise_many` says the same of many at once, working on their bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.reviews.text.lexicon import MOST_SURFACES, NO_WORD, Lexicon, as_word
+
+BLOCK = 256 << 10  # bytes looked at together: they and what is found in them fit into a processor's cache
+GROUP = 4 << 20  # bytes numbered together
+
+# Splitting with a group yields gap, word, gap, word, ..., gap: lengths alone then give every offset.
+_split_at_words = re.compile(r"([^\W_]++(?:['’][^\W_]++)*+)").split
+
+Places = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+_CURLY = ord("’")
+# Letters and digits in lower case, other ASCII as 0; what is not ASCII stays until it has been looked at.
+_FOLDED = bytes(code if code >= 128 or chr(code).isalnum() else 0 for code in bytes(range(256)).lower())
+_PADDING = bytes(16)  # surfaces are looked up sixteen bytes at a time
+
+
+def tokenise(text: str) -> tuple[list[str], list[int], list[int]]:
+    """Lower-cased words with the character offsets of each in the text as given.
+
+    A word is a run of letters and digits, of which one at least is a letter; apostrophes inside belong to it.
+
+    >>> tokenise("It's 100% İdeal")
+    (["it's", 'i̇deal'], [0, 10], [4, 15])
+    """
+    parts = _split_at_words(text)
+    edges = list(accumulate(map(len, parts)))
+    words, starts, ends = list(map(as_word, parts[1::2])), edges[:-1:2], edges[1::2]
+    if "" not in words:
+        return words, starts, ends
+    kept = [place for place, word in enumerate(words) if word]
+    return [words[k] for k in kept], [starts[k] for k in kept], [ends[k] for k in kept]
+
+
+class Tokens(NamedTuple):
+    """The words of many texts, end to end: text t is the stretch `offsets[t]:offsets[t + 1]` of the columns."""
+
+    words: list[str]  # distinct, in order of first appearance; a token is a place in this list
+    offsets: NDArray[np.int64]  # [N + 1]
+    tokens: NDArray[np.int32]  # [T]
+    starts: NDArray[np.int32]  # [T] characters from the beginning of the text
+    lengths: NDArray[np.uint8]  # [T] characters as written
+
+
+def tokenise_many(texts: Sequence[str]) -> Tokens:
+    """What `tokenise` says of each text, as columns; a pure function, so that chunks can go to several processes."""
+    # Half a surrogate pair is no character that can be stored; a question mark is no part of a word either.
+    return tokenise_bytes([text.encode("utf-8", "replace") for text in texts])
+
+
+def tokenise_bytes(texts: Sequence[bytes]) -> Tokens:
+    """The same for texts in UTF-8."""
+    groups = [_tokenise_group(group) for group in _runs(texts, GROUP)]
+    return groups[0] if len(groups) == 1 else join_tokens(groups)
+
+
+def join_tokens(chunks: Sequence[Tokens]) -> Tokens:
+    """The same as if the texts of all chunks had been tokenised at once."""
+    places: dict[str, int] = {}
+    tokens = []
+    for chunk in chunks:
+        place_of = np.array([places.setdefault(word, len(places)) for word in chunk.words], dtype=np.int32)
+        tokens.append(place_of[chunk.tokens])
+    sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(chunk.offsets) for chunk in chunks)])
+    return Tokens(
+        list(places),
+        np.cumsum(sizes),
+        np.concatenate([np.zeros(0, np.int32), *tokens]),
+        np.concatenate([np.zeros(0, np.int32), *(chunk.starts for chunk in chunks)]),
+        np.concatenate([np.zeros(0, np.uint8), *(chunk.lengths for chunk in chunks)]),
+    )
+
+
+def _runs(texts: Sequence[bytes], limit: int) -> Iterator[Sequence[bytes]]:
+    """The texts in runs of about `limit` bytes."""
+    first = size = 0
+    for place, text in enumerate(texts):
+        if size > limit:
+            yield texts[first:place]
+            first, size = place, 0
+        size += len(text) + 1
+    if first < len(texts):
+        yield texts[first:]
+
+
+_lexicon = Lexicon()  # remembered from call to call, as a cache: it changes how fast words are found, not which
+
+
+def _tokenise_group(texts: Sequence[bytes]) -> Tokens:
+    global _lexicon
+    if _lexicon.surfaces > MOST_SURFACES:
+        _lexicon = Lexicon()
+    blocks = [_tokenise_block(block, _lexicon) for block in _runs(texts, BLOCK)]
+    counts, words, starts, lengths = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    distinct, tokens = number_by_appearance(words, len(_lexicon.words))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return Tokens([_lexicon.words[word] for word in distinct.tolist()], offsets, tokens, starts, lengths)
+
+
+def number_by_appearance(numbers: NDArray[np.int32], known: int) -> tuple[Places, NDArray[np.int32]]:
+    """Which numbers appear, the first to appear first, and all of them as places in that order.
+
+    >>> number_by_appearance(np.array([7, 2, 7], np.int32), known=9)
+    (array([7, 2]), array([0, 1, 0], dtype=int32))
+    """
+    first = np.full(known, -1, np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of all that are written to a place the last stays
+    seen = np.flatnonzero(first >= 0)
+    distinct = seen[np.argsort(first[seen])]
+    place_of = np.zeros(known, np.int32)
+    place_of[distinct] = np.arange(len(distinct))
+    return distinct, place_of[numbers]
+
+
+def _tokenise_block(
+    texts: Sequence[bytes], lexicon: Lexicon
+) -> tuple[Places, NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]:
+    """How many words each text has, and of each word its number in the lexicon, its start and its length."""
+    joined = b"\n" + b"\n".join(texts) + b"\n" + _PADDING
+    folded = _folded(joined)
+    is_word = folded != 0
+    edges = np.flatnonzero(is_word[1:] != is_word[:-1]) + 1
+    starts, ends = edges[0::2], edges[1::2]
+    words = lexicon.find(folded, starts, ends - starts)
+    kept = words != NO_WORD
+    if not kept.all():
+        words, starts, ends = words[kept], starts[kept], ends[kept]
+    begins = 1 + np.cumsum([0, *(len(text) + 1 for text in texts)])
+    counts = np.diff(np.searchsorted(starts, begins))
+    begins = begins[:-1]
+    if not joined.isascii():
+        inside = (np.frombuffer(joined, np.uint8) & 0xC0) == 0x80  # bytes that begin no character
+        before = np.cumsum(inside, dtype=np.int32)
+        starts, ends, begins = starts - before[starts], ends - before[ends], begins - before[begins]
+    lengths = (ends - starts).astype(np.uint8)
+    return counts, words, (starts - np.repeat(begins, counts)).astype(np.int32), lengths
+
+
+def _folded(joined: bytes) -> Bytes:
+    """The bytes of words, in lower case as far as they are ASCII; all others 0."""
+    raw = np.frombuffer(joined, np.uint8)
+    folded = np.frombuffer(bytearray(joined.translate(_FOLDED)), np.uint8)
+    curly = np.zeros(0, np.int64) if joined.isascii() else _clear_signs(raw, folded)
+    for places, size in ((np.flatnonzero(raw == ord("'")), 1), (curly, 3)):
+        places = places[(folded[places - 1] != 0) & (folded[places + size] != 0)]
+        for byte in range(size):
+            folded[places + byte] = raw[places + byte]
+    return folded
+
+
+def _clear_signs(raw: Bytes, folded: Bytes) -> Places:
+    """Clear the characters beyond ASCII that are no part of words; the places of curly apostrophes."""
+    leads = np.flatnonzero(raw >= 0xC0)
+    lead = raw[leads].astype(np.int32)
+    sizes = 2 + (lead >= 0xE0) + (lead >= 0xF0)
+    codes = lead & (0x7F >> sizes)
+    for byte in (1, 2, 3):
+        longer = sizes > byte
+        codes[longer] = codes[longer] << 6 | raw[leads[longer] + byte] & 0x3F
+    distinct, which = np.unique(codes, return_inverse=True)
+    is_sign = ~np.array([chr(code).isalnum() for code in distinct.tolist()], dtype=bool)[which]
+    for byte in range(4):
+        folded[leads[is_sign & (sizes > byte)] + byte] = 0
+    curly: Places = leads[codes == _CURLY]
+    return curly

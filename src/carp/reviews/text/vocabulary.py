@@ -1,0 +1,65 @@
+"""The words a model sees, by number; `corpora.vocabulary_choice` says which ones they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.errors import DamagedError, UsageError
+from carp.reviews.text.tokens import tokenise
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words a model sees. Model id i stands for `words[i - 1]`; 0 is padding and every other word."""
+
+    words: list[str]
+    model_ids: NDArray[np.int32]  # [corpus words] model id of each word of the corpus, or 0
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {word: place for place, word in enumerate(self.words, start=1)}
+
+    def encode(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """The words of a text that a model sees: ids, and the characters each begins and ends at."""
+        known = [
+            (self._index[w], start, end) for w, start, end in zip(*tokenise(text), strict=True) if w in self._index
+        ]
+        return [k[0] for k in known], [k[1] for k in known], [k[2] for k in known]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"words": self.words}
+
+    @classmethod
+    def from_json(cls, data: Any, corpus_words: Iterable[str] = ()) -> Vocabulary:
+        """The vocabulary again; with the words of a corpus it can number that corpus' tokens too."""
+        words = data.get("words") if isinstance(data, dict) else None
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise DamagedError("the vocabulary is damaged", fix="train the model anew, or restore it from a copy")
+        index = {word: place for place, word in enumerate(words, start=1)}
+        return cls(words, np.array([index.get(word, 0) for word in corpus_words], dtype=np.int32))
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """Which words a model sees. Counted on training reviews alone."""
+
+    vocabulary_size: int = 20_000
+    max_words: int = 300  # of a document
+    max_document_share: float = 0.5  # words in more of the reviews than this are corpus stop words
+    stop_words: str = "english"  # english, none, or a file
+
+    def __post_init__(self) -> None:
+        if self.vocabulary_size < 1 or self.max_words < 1 or not 0 < self.max_document_share <= 1:
+            raise UsageError(
+                "vocabulary_size and max_words must be at least 1, and max_document_share between 0 and 1",
+                fix="correct the setting",
+            )

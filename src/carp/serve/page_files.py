@@ -1,0 +1,96 @@
+"""The page's files and the results' sections: read once, so that no request ever names a place on the disk."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carp.errors import CarpError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+    ".webmanifest": "application/manifest+json",
+}
+INDEX = "index.html"
+
+
+@dataclass(frozen=True)
+class Served:
+    body: bytes
+    kind: str
+    tag: str  # of this very content, so that a browser need not fetch it again
+
+
+def page_files() -> dict[str, Served]:
+    """The files of the explorer page by their names below /static/."""
+    found: dict[str, Served] = {}
+    _gather(resources.files("carp.serve").joinpath("page"), "", found)
+    return found
+
+
+def _gather(folder: Traversable, before: str, found: dict[str, Served]) -> None:
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            _gather(entry, f"{before}{entry.name}/", found)
+        elif Path(entry.name).suffix in KINDS:
+            body = entry.read_bytes()
+            tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+            found[before + entry.name] = Served(body, KINDS[Path(entry.name).suffix], tag)
+
+
+def result_sections(folder: Path) -> list[dict[str, str]]:
+    """Tables and plots of a folder of results; a plot that cannot be drawn here is left out."""
+    from carp.bench.report import make_report
+    from carp.bench.report_page import section_part
+
+    sections = []
+    for section in make_report(folder):
+        try:
+            written = section_part(section)
+        except CarpError:
+            section.plots.clear()
+            written = section_part(section)
+        sections.append({"title": section.title, "html": written})
+    return sections
+
+
+def docs_page(schema: dict[str, Any]) -> bytes:
+    """What can be asked, as a plain page: no script and nothing from elsewhere."""
+    rows = []
+    for path, methods in schema["paths"].items():
+        for method, about in methods.items():
+            names = [one["name"] for one in about.get("parameters", [])]
+            body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            known = (
+                schema.get("components", {}).get("schemas", {}).get(str(body.get("$ref", "")).rpartition("/")[2], {})
+            )
+            names += list(known.get("properties", {}))
+            rows.append(
+                f"<dt><code>{method.upper()} {html.escape(path)}</code></dt><dd>{html.escape(about.get('summary', ''))}"
+                + (f"<br>Fields: <code>{html.escape(', '.join(names))}</code>" if names else "")
+                + "</dd>"
+            )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>carp: what can be asked</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"></head>\n<body><main>'
+        '<h1>What can be asked</h1>\n<p>The same for machines: <a href="openapi.json">openapi.json</a>. '
+        "Refusals are problem documents (RFC 9457).</p>\n"
+        f"<dl>{''.join(rows)}</dl></main></body></html>\n"
+    ).encode()

@@ -1,0 +1,62 @@
+"""What is served: how much there is of it, what it can do, and a pair to begin with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import carp
+from carp.explain.explainer import explains
+from carp.models.carp import Carp
+from carp.recommender import Recommender
+from carp.reviews.split_parts import TEST
+from carp.training.fitted_corpus import FittedCorpus
+
+
+def about(recommender: Recommender) -> dict[str, Any]:
+    fitted, scale, model = recommender.fitted_corpus, recommender.fitted_corpus.scale, recommender.model
+    sources = fitted.facts.get("corpus", {}).get("sources") or []
+    return {
+        "model": recommender.name,
+        "version": carp.__version__,
+        "users": len(fitted.users),
+        "items": len(fitted.items),
+        "reviews": len(fitted.part),
+        "words": fitted.sizes.words,
+        "rating_range": [scale.low, scale.high],
+        "rating_step": rating_step(fitted),
+        "explains": explains(type(model)),
+        "capsules": isinstance(model, Carp),
+        "newcomers": model.separates,
+        "corpus": file_name(str(sources[0])) if sources else None,
+        "example": example_pair(fitted),
+        "mean": fitted.own_rating(float(recommender.baseline.mean)),
+    }
+
+
+def file_name(path: str) -> str:
+    """The last part of a path of any system: where it lies is nobody's business.
+
+    >>> file_name("/home/ann/reviews.json.gz"), file_name(r"C:\\data\\reviews.csv")
+    ('reviews.json.gz', 'reviews.csv')
+    """
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def rating_step(fitted: FittedCorpus) -> float | None:
+    """The smallest difference of ratings, where all are whole steps of the scale apart."""
+    stars = np.unique(fitted.rating)
+    whole = bool(np.allclose(stars, np.round(stars), atol=1e-4))
+    return (fitted.scale.high - fitted.scale.low) / (fitted.levels - 1) if whole else None
+
+
+def example_pair(fitted: FittedCorpus) -> dict[str, str] | None:
+    """A held-out pair of which much is written on both sides: its own review can stand beside the reasons."""
+    records = np.flatnonzero(fitted.part == TEST)
+    if not len(records):
+        return None
+    users, items = fitted.user_documents.lengths(), fitted.item_documents.lengths()
+    written = np.minimum(users[fitted.user[records]], items[fitted.item[records]])
+    best = int(records[int(np.argmax(written))])
+    return {"user": fitted.users[int(fitted.user[best])], "item": fitted.items[int(fitted.item[best])]}

@@ -1,0 +1,141 @@
+"""Where training stands, kept so that a process may die at any moment and another go on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from carp.errors import DamagedError, UsageError
+from carp.models.base import RatingModel
+from carp.storage import (
+    append_json_line,
+    load_arrays,
+    read_json,
+    save_arrays,
+    sha256,
+    sweep,
+    write_bytes,
+    write_json,
+)
+
+CHECKPOINT = "checkpoint.json"
+LOG = "log.jsonl"
+
+
+@dataclass
+class TrainingState:
+    """Where training stands after an epoch."""
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_error: float = math.inf
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def finished(self, epochs: int, patience: int) -> bool:
+        return self.epoch >= epochs or self.epoch - self.best_epoch >= patience
+
+
+def copy_of(model: RatingModel) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+@dataclass
+class Checkpoint:
+    """One file of tensors under a name of its own, and a small JSON file that names it: renaming that is the save.
+
+    Whatever moment a process dies in, the JSON names a whole file with the right sha256.
+    """
+
+    folder: Path
+    identity: str
+
+    def exists(self) -> bool:
+        return (self.folder / CHECKPOINT).exists()
+
+    def sweep(self) -> None:
+        """Remove what killed processes left half written."""
+        for name in ("epoch-*.safetensors", CHECKPOINT, LOG):
+            sweep(self.folder, name)
+
+    def save(
+        self,
+        model: RatingModel,
+        best: dict[str, Tensor],
+        optimizer: torch.optim.Optimizer | None,
+        progress: TrainingState,
+    ) -> None:
+        arrays = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+        arrays |= {f"best.{name}": tensor for name, tensor in best.items()}
+        for place, state in (optimizer.state_dict()["state"] if optimizer else {}).items():
+            arrays |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        file = self.folder / f"epoch-{progress.epoch:04d}.safetensors"
+        save_arrays(file, {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()})
+        lines = [dict(record) for record in progress.history]
+        self._log(lines)
+        facts = {"file": file.name, "sha256": sha256(file), "identity": self.identity, "progress": _finite(progress)}
+        write_json(self.folder / CHECKPOINT, {**facts, "check": _digest(facts)})
+        self._keep_only(file)
+
+    def _keep_only(self, file: Path) -> None:
+        for other in self.folder.glob("epoch-*.safetensors"):
+            if other != file:
+                other.unlink(missing_ok=True)
+
+    def _log(self, lines: list[dict[str, Any]]) -> None:
+        """The log holds each epoch once, also after a kill between log and checkpoint."""
+        log = self.folder / LOG
+        if lines and log.exists() and len(log.read_bytes().splitlines()) == len(lines) - 1:
+            append_json_line(log, lines[-1])
+        else:
+            write_bytes(log, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+    def load(
+        self, model: RatingModel, optimizer: torch.optim.Optimizer | None
+    ) -> tuple[TrainingState, dict[str, Tensor]]:
+        facts = read_json(self.folder / CHECKPOINT)
+        again = "remove the folder and train without --resume"
+        if not isinstance(facts, dict) or facts.pop("check", None) != _digest(facts):
+            raise DamagedError("the checkpoint is damaged", where=str(self.folder / CHECKPOINT), fix=again)
+        if facts.get("identity") != self.identity:
+            raise UsageError(
+                "the checkpoint is of another training: corpus, split, model or settings differ",
+                where=str(self.folder),
+                fix="give the same settings, or " + again,
+            )
+        file = self.folder / str(facts["file"])
+        if not file.is_file() or sha256(file) != facts["sha256"]:
+            raise DamagedError("the checkpoint is damaged", where=str(file), fix=again)
+        self._keep_only(file)
+        tensors = {name: torch.from_numpy(array.copy()) for name, array in load_arrays(file).items()}
+        model.load_state_dict(_part(tensors, "model."))
+        if optimizer is not None:
+            state: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in _part(tensors, "optimizer.").items():
+                place, _, key = name.partition(".")
+                state.setdefault(int(place), {})[key] = tensor
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        progress = facts["progress"]
+        if progress["best_error"] is None:
+            progress["best_error"] = math.inf
+        device = next(iter(model.state_dict().values())).device
+        return TrainingState(**progress), {n: t.to(device) for n, t in _part(tensors, "best.").items()}
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _finite(progress: TrainingState) -> dict[str, Any]:
+    facts = asdict(progress)
+    return {**facts, "best_error": facts["best_error"] if math.isfinite(facts["best_error"]) else None}

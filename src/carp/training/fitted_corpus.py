@@ -1,0 +1,172 @@
+"""What a fitted model remembers of its corpus: ids, reviews, the split, the vocabulary and the documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.models.batch import Pairs, Sizes, TargetReviews, TrainingData
+from carp.reviews.corpora.corpus import Corpus
+from carp.reviews.corpora.string_column import StringColumn
+from carp.reviews.corpora.vocabulary_choice import build_vocabulary
+from carp.reviews.documents import Documents, make_documents, training_words
+from carp.reviews.rating_scale import RatingScale
+from carp.reviews.readable import ReadableDocument, WrittenReview
+from carp.reviews.split import Split
+from carp.reviews.split_parts import TEST, TRAIN, VALID
+from carp.reviews.text.stop_words import read_stop_words
+from carp.reviews.text.tokens import tokenise
+from carp.reviews.text.vocabulary import TextSettings, Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class FittedCorpus:
+    """Records of a corpus with their split, and documents made of the training records."""
+
+    users: StringColumn
+    items: StringColumn
+    texts: StringColumn
+    user: NDArray[np.int32]
+    item: NDArray[np.int32]
+    rating: NDArray[np.float32]  # 1 to levels
+    part: NDArray[np.int8]
+    vocabulary: Vocabulary
+    user_documents: Documents
+    item_documents: Documents
+    max_words: int
+    levels: int
+    scale: RatingScale
+    facts: dict[str, Any]
+    reviews: Documents | None = None  # training reviews one by one; known while fitting only
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return Sizes(len(self.users), len(self.items), len(self.vocabulary), self.levels, self.max_words)
+
+    @cached_property
+    def record_of_pair(self) -> dict[tuple[int, int], int]:
+        return {(int(u), int(i)): r for r, (u, i) in enumerate(zip(self.user, self.item, strict=True))}
+
+    @cached_property
+    def item_means(self) -> NDArray[np.float64]:
+        """Average training rating of each item; NaN where it has none."""
+        train = self.part == TRAIN
+        count = np.bincount(self.item[train], minlength=len(self.items))
+        total = np.bincount(self.item[train], self.rating[train], minlength=len(self.items))
+        means = np.full(len(count), np.nan)
+        np.divide(total, count, out=means, where=count > 0)
+        return means
+
+    @cached_property
+    def _items_by_user(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The items of all records, one user's after the other's, and where each user's begin."""
+        starts = np.concatenate([[0], np.bincount(self.user, minlength=len(self.users)).cumsum()])
+        return self.item[np.argsort(self.user, kind="stable")].astype(np.int64), starts
+
+    def rated_by(self, user: int) -> NDArray[np.int64]:
+        """The items this user rated, in whichever part of the split."""
+        items, starts = self._items_by_user
+        return items[starts[user] : starts[user + 1]]
+
+    def pairs(self, part: int) -> Pairs:
+        records = np.flatnonzero(self.part == part)
+        return Pairs(
+            self.user[records].astype(np.int64),
+            self.item[records].astype(np.int64),
+            self.rating[records],
+            records.astype(np.int64),
+        )
+
+    def training_data(self, target_reviews: TargetReviews = "leave out") -> TrainingData:
+        return TrainingData(
+            self.pairs(TRAIN),
+            self.pairs(VALID),
+            self.user_documents,
+            self.item_documents,
+            self.sizes,
+            target_reviews,
+            self.reviews,
+        )
+
+    def test_pairs(self) -> Pairs:
+        return self.pairs(TEST)
+
+    def own_rating(self, stars: float) -> float:
+        """A rating in the range of the data it came from."""
+        return float(self.scale.from_stars(stars, self.levels))
+
+    def source(self, record: int) -> WrittenReview:
+        return WrittenReview(
+            self.texts[record],
+            self.users[int(self.user[record])],
+            self.items[int(self.item[record])],
+            self.own_rating(float(self.rating[record])),
+        )
+
+    def readable(self, documents: Documents, owner: int, leave_out: int = -1) -> ReadableDocument:
+        """A document with the characters its words stand on, without one review if so wished."""
+        stretch = slice(int(documents.offsets[owner]), int(documents.offsets[owner + 1]))
+        review = documents.review[stretch]
+        kept = review != leave_out
+        review, place = review[kept], documents.place[stretch][kept]
+        sources = {int(record): self.source(int(record)) for record in np.unique(review)}
+        spans = [
+            (sources[r].words[1][p], sources[r].words[2][p])
+            for r, p in zip(review.tolist(), place.tolist(), strict=True)
+        ]
+        starts, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+        return ReadableDocument(documents.words[stretch][kept], review, starts, ends, sources)
+
+    def newcomer(self, texts: list[str]) -> ReadableDocument:
+        """The document of somebody known only by these reviews."""
+        columns: list[tuple[int, int, int, int]] = []
+        for number, text in enumerate(texts):
+            columns += [
+                (word, number, start, end) for word, start, end in zip(*self.vocabulary.encode(text), strict=True)
+            ]
+        words, review, starts, ends = np.array(columns[: self.max_words], dtype=np.int64).reshape(-1, 4).T
+        sources = {number: WrittenReview(text, None, None, None) for number, text in enumerate(texts)}
+        return ReadableDocument(words.astype(np.int32), review.astype(np.int32), starts, ends, sources)
+
+    def unseen_words(self, text: str) -> frozenset[str]:
+        """The words of a text that the model does not know."""
+        words = set(tokenise(text)[0])
+        return frozenset(words - set(self.vocabulary.words))
+
+
+def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCorpus:
+    """Choose the vocabulary on training records and make the documents from them."""
+    train = split.train
+    vocabulary = build_vocabulary(
+        corpus,
+        train,
+        size=settings.vocabulary_size,
+        stop_words=read_stop_words(settings.stop_words),
+        max_document_share=settings.max_document_share,
+    )
+    words, review, place = training_words(corpus, vocabulary, train)
+    low, high = corpus.facts["scale_range"]
+    cap = settings.max_words
+    place_in_training = np.full(len(corpus), -1, np.int32)
+    place_in_training[train] = np.arange(len(train))
+    return FittedCorpus(
+        users=corpus.users,
+        items=corpus.items,
+        texts=corpus.texts,
+        user=np.asarray(corpus.user),
+        item=np.asarray(corpus.item),
+        rating=np.asarray(corpus.rating),
+        part=split.part,
+        vocabulary=vocabulary,
+        user_documents=make_documents(words, review, place, corpus.user, len(corpus.users), max_words=cap),
+        item_documents=make_documents(words, review, place, corpus.item, len(corpus.items), max_words=cap),
+        max_words=cap,
+        levels=int(corpus.facts["levels"]),
+        scale=RatingScale(low, high, clip=False, origin="the corpus"),
+        reviews=make_documents(words, review, place, place_in_training, len(train), max_words=cap),
+        facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
+    )

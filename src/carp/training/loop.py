@@ -1,0 +1,234 @@
+"""The one training loop: progress, early stop on validation, checkpoints, resuming to the same bits.
+
+Every random choice of an epoch (order, dropout) is a function of the seed and the epoch's number, so a run that
+was stopped and resumed goes through the same numbers as one that was not; generator states need not be kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from carp.errors import CarpError, UsageError
+from carp.kernels.dispatch import Trainer, trainer_for
+from carp.models.base import RatingModel
+from carp.models.batch import Batch, TrainingData
+from carp.models.predict import predict_pairs
+from carp.training.checkpoint import Checkpoint, TrainingState, copy_of
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How any model is trained; RMSprop with the paper's rate and batch."""
+
+    learning_rate: float = 0.001
+    batch_size: int = 100
+    epochs: int = 40
+    patience: int = 5  # epochs without a better validation error before stopping
+    decay: float = 0.9  # of RMSprop's running square
+    optimizer_epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    settling_share: float = 0.0  # of `epochs`, the last ones, at a tenth of the rate: large steps never settle
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, which are counted from 1.
+
+        >>> settings = TrainingSettings(learning_rate=0.002, epochs=24, settling_share=0.15)
+        >>> [settings.rate(epoch) for epoch in (1, 20, 21, 24)]
+        [0.002, 0.002, 0.0002, 0.0002]
+        """
+        return self.learning_rate * (0.1 if epoch > self.epochs * (1 - self.settling_share) else 1.0)
+
+
+class Stopped(CarpError):
+    """Training was interrupted; a checkpoint is there."""
+
+
+class Watcher(Protocol):
+    """Whoever wants to see training go on: a progress bar, a test.
+
+    No loss comes with a batch: reading it would make a GPU wait. An epoch ends with its record, as in the log, and
+    with `best`, whether its validation error is the lowest so far.
+    """
+
+    def epoch_begins(self, epoch: int, batches: int) -> None: ...
+    def batch_done(self) -> None: ...
+    def epoch_ends(self, record: dict[str, Any]) -> None: ...
+
+
+class Silent:
+    def epoch_begins(self, epoch: int, batches: int) -> None:
+        pass
+
+    def batch_done(self) -> None:
+        pass
+
+    def epoch_ends(self, record: dict[str, Any]) -> None:
+        pass
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """`auto`, `cpu`, `cuda` or `cuda:N`: nothing else is tested, and nothing else is taken."""
+    wanted = re.fullmatch("auto|cpu|cuda(?::([0-9]{1,4}))?", name)
+    if not wanted:
+        raise UsageError(f"there is no device {name!r}", where="--device", fix="use auto, cpu, cuda or cuda:N")
+    usable = torch.cuda.is_available()
+    if name == "auto":
+        return torch.device("cuda" if usable else "cpu")
+    if name == "cpu":
+        return torch.device("cpu")
+    if not usable:
+        raise UsageError("no GPU can be used here", where="--device", fix="use --device cpu; carp doctor says more")
+    if wanted[1] is None:
+        return torch.device("cuda")
+    number, there = int(wanted[1]), torch.cuda.device_count()
+    if number >= there:
+        fix = f"use one from cuda:0 to cuda:{there - 1}, or --device cpu"
+        raise UsageError(f"there is no GPU {number}", where="--device", fix=fix)
+    return torch.device("cuda", number)
+
+
+@contextlib.contextmanager
+def repeatable() -> Iterator[None]:
+    """The same operations in the same order: bits repeat on the same machine, thread count and library."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    switches: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), switches.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    switches.fill_uninitialized_memory = False  # nothing here reads memory it has not written
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        switches.fill_uninitialized_memory = before[1]
+
+
+def make_optimizer(model: RatingModel, settings: TrainingSettings) -> torch.optim.Optimizer:
+    return torch.optim.RMSprop(
+        model.parameters(),
+        lr=settings.learning_rate,
+        alpha=settings.decay,
+        eps=settings.optimizer_epsilon,
+        weight_decay=settings.weight_decay,
+    )
+
+
+def train(
+    model: RatingModel,
+    data: TrainingData,
+    settings: TrainingSettings,
+    *,
+    seed: int = 0,
+    device: torch.device | None = None,
+    folder: Path | None = None,
+    identity: str = "",
+    resume: bool = False,
+    watcher: Watcher | None = None,
+) -> TrainingState:
+    """Fit a model whose tables are made; on return it holds the weights of the best validation epoch.
+
+    With a `folder`, a checkpoint and the log are written there after every epoch. `identity` names what is being
+    trained on what; a checkpoint with another identity is refused.
+    """
+    device = device or choose_device()
+    watcher = watcher or Silent()
+    model.to(device).train()
+    with repeatable():
+        checkpoint = Checkpoint(folder, identity) if folder is not None else None
+        if checkpoint is not None:
+            checkpoint.sweep()
+        optimizer = make_optimizer(model, settings) if model.learns else None
+        if checkpoint is not None and resume and checkpoint.exists():
+            progress, best = checkpoint.load(model, optimizer)
+        else:
+            model.start(data)
+            progress, best = TrainingState(), copy_of(model)
+            if checkpoint is not None:
+                checkpoint.save(model, best, optimizer, progress)
+        if optimizer is not None:
+            best = _epochs(model, data, settings, optimizer, progress, best, seed, device, checkpoint, watcher)
+            model.load_state_dict(best)
+    model.eval()
+    return progress
+
+
+def _epochs(
+    model: RatingModel,
+    data: TrainingData,
+    settings: TrainingSettings,
+    optimizer: torch.optim.Optimizer,
+    progress: TrainingState,
+    best: dict[str, Tensor],
+    seed: int,
+    device: torch.device,
+    checkpoint: Checkpoint | None,
+    watcher: Watcher,
+) -> dict[str, Tensor]:
+    fast = trainer_for(model, data, settings, device, optimizer)
+    try:
+        while not progress.finished(settings.epochs, settings.patience):
+            record = _one_epoch(model, data, settings, optimizer, fast, seed, progress.epoch + 1, device, watcher)
+            progress.epoch += 1
+            progress.history.append(record)
+            if record["valid_mse"] < progress.best_error:
+                progress.best_epoch, progress.best_error = progress.epoch, record["valid_mse"]
+                best = copy_of(model)
+            if checkpoint is not None:
+                checkpoint.save(model, best, optimizer, progress)
+            watcher.epoch_ends({**record, "best": progress.best_epoch == progress.epoch})
+    except KeyboardInterrupt:
+        if checkpoint is None:
+            raise
+        raise Stopped(
+            f"training was interrupted after {progress.epoch} whole epoch{'s' * (progress.epoch != 1)}; "
+            "a checkpoint is kept",
+            where=str(checkpoint.folder),
+            fix="run the same command with --resume to go on",
+        ) from None
+    return best
+
+
+def _one_epoch(
+    model: RatingModel,
+    data: TrainingData,
+    settings: TrainingSettings,
+    optimizer: torch.optim.Optimizer,
+    fast: Trainer | None,
+    seed: int,
+    epoch: int,
+    device: torch.device,
+    watcher: Watcher,
+) -> dict[str, Any]:
+    watcher.epoch_begins(epoch, math.ceil(len(data.train) / settings.batch_size))
+    torch.manual_seed(int(np.random.default_rng([seed, epoch, 1]).integers(2**62)))  # dropout of this epoch
+    began = time.monotonic()
+    model.train()
+    for group in optimizer.param_groups:
+        group["lr"] = settings.rate(epoch)
+
+    def batches() -> Iterator[Batch]:
+        for batch in data.training_batches(settings.batch_size, seed, epoch, model.needs):
+            yield batch.to(device)
+            watcher.batch_done()
+
+    loss = model.train_epoch(batches(), optimizer) if fast is None else fast.epoch(seed, epoch, watcher)
+    trained = time.monotonic()
+    if not math.isfinite(loss):
+        raise CarpError(
+            f"the loss became {loss} in epoch {epoch}: training diverged", fix="lower it with --set learning_rate=..."
+        )
+    guess = predict_pairs(model, data, data.valid, device)
+    error = float(np.square(guess - data.valid.ratings, dtype=np.float64).mean())
+    seconds = {"seconds": round(trained - began, 3), "valid_seconds": round(time.monotonic() - trained, 3)}
+    return {"epoch": epoch, "loss": loss, "valid_mse": error, **seconds}

@@ -1,0 +1,145 @@
+"""What the documentation says was measured is what the committed results hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+from scipy.stats import ttest_1samp, ttest_rel, wilcoxon
+
+from carp.bench.report import Section, make_report, report_markdown
+from carp.bench.results_folder import BENCH, read_results
+from carp.bench.study import NAMED
+from carp.bench.study_findings import found_studies
+from carp.models import REGISTRY
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+SPLITS = range(5)
+CORPORA = ("musical-instruments", "ratebeer", "tripadvisor")
+ASKED = {"corpus", "model", "split_seed", "seed", "valid_mse", "test_mse", "settings", "seconds", "peak_memory"}
+
+
+@pytest.fixture(scope="module")
+def sections() -> list[Section]:
+    return make_report(RESULTS)
+
+
+def test_every_model_ran_on_every_split_of_the_three_corpora():
+    lines = read_results(RESULTS, BENCH).lines.values()
+    assert all(line.keys() >= ASKED | {"commit", "machine"} for line in lines)
+    ran = Counter((line["corpus"], line["model"], line["split_seed"]) for line in lines)
+    for corpus in CORPORA:
+        for model in [*REGISTRY, "carp:variant=calibrated"]:
+            assert [ran[corpus, model, split] for split in SPLITS] == [1] * len(SPLITS), (corpus, model)
+
+
+def test_every_named_study_ran_on_five_splits():
+    studies = {study.name: study for study in found_studies(RESULTS)}
+    assert studies.keys() == set(NAMED)
+    assert all(point.runs == len(SPLITS) for study in studies.values() for point in study.points)
+
+
+def test_the_tables_of_the_documentation_are_the_report(sections):
+    assert (ROOT / "docs" / "tables.md").read_text() == report_markdown(sections, "tables-plots").rstrip() + "\n"
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (ROOT / "docs" / "tables.md").read_text())
+    assert len(shown) >= 2 * 3 + len(NAMED)
+    assert all((ROOT / "docs" / name).is_file() for name in shown)
+
+
+def test_the_ratios_told_are_those_of_the_report(sections):
+    told = re.findall(r"^\| ([\w:=-]+) \| ([\d.‡]+) \| ([\d.‡]+) \| ([\d.‡]+) \|$", _page(), re.MULTILINE)
+    [table] = sections[0].tables
+    assert [list(row) for row in told] == [row.cells for row in table.rows]
+
+
+def test_what_is_told_of_the_two_routings_is_what_the_splits_say():
+    errors: dict[tuple[str, str], list[float]] = {}
+    for line in sorted(read_results(RESULTS, BENCH).lines.values(), key=lambda line: line["split_seed"]):
+        errors.setdefault((line["corpus"], line["model"]), []).append(line["test_mse"])
+    pairs = [(errors[corpus, "carp"], errors[corpus, "carp-ra"]) for corpus in CORPORA]
+    assert all(mean(ours) < mean(plain) for ours, plain in pairs)
+    first, second, third = (f"{ttest_rel(ours, plain).pvalue:.2f}" for ours, plain in pairs)
+    assert f"paired t-tests over the splits: p = {first}, {second} and {third}" in " ".join(_page().split())
+
+
+def test_no_system_is_above_its_published_figure_on_musical_instruments(sections):
+    section = next(section for section in sections if section.title == "musical-instruments")
+    table = section.tables[0]
+    above = [row.cells[0] for row in table.rows if row.cells[table.headings.index("ours − published")].startswith("+")]
+    assert above == []
+    assert sum(1 for row in table.rows if row.cells[table.headings.index("published")]) == 11
+
+
+def test_the_tables_on_true_explanations_are_those_of_the_results():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import faithfulness_tables
+    finally:
+        sys.path.pop(0)
+    page = (ROOT / "docs" / "faithfulness.md").read_text()
+    found = faithfulness_tables.read(RESULTS / "faithfulness.jsonl")
+    assert page == faithfulness_tables.page_with(page, found)
+    assert "| Musical Instruments | CARP, calibrated | 3 |" in page
+
+
+def test_the_gpus_figures_told_are_those_measured():
+    measured = {line["work"]: line for line in _lines("speed-gpu.jsonl") if "ratio" in line}
+    number, share = r"([\d.]+)", r"([\d.]+) %"
+    row = rf"^\| ([^|]+) \| (s|\w+/s) \| {number} \| {number} \| {number}× \| {share} \| {share} \|"
+    told = re.findall(row, _speed(), re.MULTILINE)
+    assert [work for work, *_ in told] == list(measured)
+    for work, unit, *figures in told:
+        line = measured[work]
+        assert line["unit"] == unit
+        percent = [100 * line["bytes_share"], 100 * line["operations_share"]]
+        for found, text in zip([line["straightforward"], line["ours"], line["ratio"], *percent], figures, strict=True):
+            assert f"{found:.{len(text.partition('.')[2])}f}" == text
+
+
+def test_every_kernel_was_right_on_the_card():
+    checks = [line for line in _lines("speed-gpu.jsonl") if line["work"] == "check"]
+    assert len(checks) >= 30
+    assert all(max(line["errors"].values()) <= line["limit"] for line in checks)
+    assert not [line for line in _lines("speed-gpu.jsonl") if line["work"] == "failed"]
+
+
+def test_what_is_told_of_training_by_the_kernels_is_what_was_measured():
+    higher: dict[str, list[float]] = {}
+    for run in _lines("kernels-validation.jsonl"):
+        higher.setdefault(run["model"], []).append(100 * (run["kernels"] / run["plain"] - 1))
+    every = [one for of_form in higher.values() for one in of_form]
+    assert len(every) == 75
+    page = " ".join(_speed().split())
+    assert f"the paper's form are {mean(higher['carp']):.2f} % higher" in page
+    assert f"of CARP-RA {mean(higher['carp-ra']):.2f} % higher" in page
+    assert f"of the calibrated form {-mean(higher['carp:variant=calibrated']):.2f} % lower" in page
+    p = f"p = {ttest_1samp(every, 0).pvalue:.2f}, Wilcoxon {wilcoxon(every).pvalue:.2f}"
+    assert f"on average {mean(every):.2f} % higher, which could be chance (paired t-test {p})" in page
+
+
+def test_what_is_told_of_training_on_the_cpu_is_what_was_measured():
+    plain, fast = ([min(line[way]) for line in _lines("cpu-validation.jsonl")] for way in ("plain", "fast"))
+    assert len(plain) == 5
+    higher = [ours / theirs - 1 for ours, theirs in zip(fast, plain, strict=True)]
+    told = f"differ by {mean(higher):+.2%} on average".replace("%", " %")
+    assert f"{told} (paired t-test p = {ttest_rel(plain, fast).pvalue:.2f})" in " ".join(_speed().split())
+    assert 0.02 < max(map(abs, higher)) < 0.035  # "up to 3 %"
+
+
+def _speed() -> str:
+    return (ROOT / "docs" / "speed.md").read_text()
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()]
+
+
+def _page() -> str:
+    return (ROOT / "docs" / "results.md").read_text()

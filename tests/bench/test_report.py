@@ -1,0 +1,422 @@
+"""A report shows what the cells hold: means, marks, tests over the same pairs, published figures, failures."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import carp
+from carp.bench.compare import compare
+from carp.bench.plots import STYLE, ratio_plot
+from carp.bench.published_figures import ANALYSES, COMPARISON, dataset_of, published_mse
+from carp.bench.report import Section, make_report, plot_name, report_markdown, report_text, write_plots
+from carp.bench.report_page import report_page
+from carp.bench.results_folder import BENCH, FORMAT, STUDY, read_results
+from carp.bench.study_findings import PointFound, StudyFound, found_studies
+from carp.cli.entry import main
+
+SPLITS, RECORDS, TESTED = 4, 500, 100
+LEVELS = {"mean": 1.0, "bias": 0.8, "carp": 0.6, "carp-ra": 0.6}
+MARKUP = '<img src=x onerror="alert(1)">|*$x_'
+
+
+def make_results(folder, *, corpus="musical-instruments", levels=LEVELS, leave_out=(), seed=0):
+    """Cells as a grid would have left them, with errors around known levels."""
+    rng = np.random.default_rng(seed)
+    (folder / "errors").mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(json.dumps({"kind": "results", "format": FORMAT, "version": carp.__version__}))
+    hard = rng.gamma(1, 1, RECORDS)
+    for split in range(SPLITS):
+        records = np.sort(rng.choice(RECORDS, TESTED, replace=False)).astype(np.int32)
+        np.save(folder / "errors" / f"p{seed}-{split}.records.npy", records)
+        for model, level in levels.items():
+            if (model, split) in leave_out:
+                continue
+            squared = (hard[records] * level * rng.uniform(0.8, 1.2, TESTED)).astype(np.float32)
+            identity = f"{seed}-{split}-{list(levels).index(model)}"
+            np.save(folder / "errors" / f"{identity}.squared.npy", squared)
+            line = {
+                "id": identity,
+                "corpus": corpus,
+                "fingerprint": f"{corpus}-{seed}",
+                "model": model,
+                "name": model,
+                "split_seed": split,
+                "seed": 0,
+                "given": {},
+                "settings": {},
+                "search": {},
+                "valid_mse": level,
+                "test_mse": float(squared.astype(np.float64).mean()),
+                "test_pairs": TESTED,
+                "pairs": f"p{seed}-{split}",
+                "needs": ["ids"] if model in ("mean", "bias") else ["documents", "ids"],
+                "seconds": 1.0,
+            }
+            with (folder / BENCH).open("a") as file:
+                file.write(json.dumps(line) + "\n")
+    return folder
+
+
+def compared(folder):
+    [found] = compare(list(read_results(folder, BENCH).lines.values()), folder)
+    return found, {standing.model: standing for standing in found.standings}
+
+
+def cells_of(folder, model):
+    lines = [line for line in read_results(folder, BENCH).lines.values() if line["model"] == model]
+    return sorted(lines, key=lambda line: line["split_seed"])
+
+
+def test_systems_stand_in_order_with_mean_spread_and_place(tmp_path):
+    found, standings = compared(make_results(tmp_path))
+    test = [line["test_mse"] for line in cells_of(tmp_path, "bias")]
+    assert standings["bias"].mean == pytest.approx(np.mean(test))
+    assert standings["bias"].spread == pytest.approx(np.std(test, ddof=1))
+    assert [standing.model for standing in found.standings][2:] == ["bias", "mean"]
+    assert [standing.mark for standing in found.standings] == ["best", "second", "", ""]
+    assert {"carp", "carp-ra"} == {standing.model for standing in found.standings[:2]}
+
+
+def test_tests_are_paired_over_records_each_of_them_once(tmp_path):
+    found, standings = compared(make_results(tmp_path))
+    best = found.standings[0].model
+    sums, counts = np.zeros(RECORDS), np.zeros(RECORDS)
+    for ours, theirs in zip(cells_of(tmp_path, "bias"), cells_of(tmp_path, best), strict=True):
+        records = np.load(tmp_path / "errors" / f"{ours['pairs']}.records.npy")
+        for sign, line in ((1, ours), (-1, theirs)):
+            sums[records] += sign * np.load(tmp_path / "errors" / f"{line['id']}.squared.npy").astype(np.float64)
+        counts[records] += 1
+    differences = sums[counts > 0] / counts[counts > 0]
+    shown = standings["bias"].difference
+    assert shown.mean == pytest.approx(differences.mean())
+    assert shown.p_pairs == pytest.approx(scipy.stats.ttest_1samp(differences, 0).pvalue, rel=1e-6)
+    assert shown.p_wilcoxon == pytest.approx(scipy.stats.wilcoxon(differences, method="asymptotic").pvalue, rel=1e-6)
+    runs = [[line["test_mse"] for line in cells_of(tmp_path, model)] for model in ("bias", best)]
+    assert shown.p_runs == pytest.approx(scipy.stats.ttest_rel(*runs).pvalue, rel=1e-6)
+    assert shown.low < shown.mean < shown.high
+    assert shown.p_holm >= shown.p_pairs
+
+
+def test_clear_differences_are_significant_and_equal_systems_are_not(tmp_path):
+    found, standings = compared(make_results(tmp_path))
+    assert standings["mean"].difference.significant
+    assert standings["bias"].difference.significant
+    assert not found.standings[1].difference.significant
+
+
+def test_every_system_stands_beside_the_tuned_biases_on_the_splits_it_has(tmp_path):
+    levels = {**LEVELS, "anr": 0.8, "dattn": 0.95}
+    _, standings = compared(make_results(tmp_path, levels=levels, leave_out={("carp", 0)}))
+    ours, floor = (cells_of(tmp_path, model) for model in ("carp", "bias"))
+    expected = sum(line["test_mse"] for line in ours) / sum(line["test_mse"] for line in floor[1:])
+    assert standings["carp"].floor_ratio == pytest.approx(expected)
+    assert standings["bias"].floor_ratio == 1
+    assert standings["bias"].floor_difference is None
+    assert standings["carp"].floor_difference.mean < 0 < standings["dattn"].floor_difference.mean
+    assert standings["dattn"].floor_difference.significant
+    assert not standings["anr"].floor_difference.significant
+    written = report_text(make_report(tmp_path))
+    assert f"{standings['dattn'].floor_ratio:.3f}‡" in written
+    assert f"{standings['anr'].floor_ratio:.3f}‡" not in written
+
+
+def test_corpora_stand_side_by_side_in_terms_of_the_biases(tmp_path):
+    make_results(tmp_path)
+    make_results(tmp_path, corpus="ratebeer", levels={**LEVELS, "mf": 0.7}, seed=1)
+    first, *_ = make_report(tmp_path)
+    [table] = first.tables
+    assert table.headings == ["system", "musical-instruments", "ratebeer"]
+    rows = {row.cells[0]: row.cells[1:] for row in table.rows}
+    assert rows.keys() == set(LEVELS)  # those that ran on both
+    assert rows["bias"] == ["1.000", "1.000"]
+    assert all(re.fullmatch(r"1\.\d{3}‡", cell) for cell in rows["mean"])
+    assert [row.cells[0] for row in table.rows][-2:] == ["bias", "mean"]
+
+
+def make_study(folder, name, levels, **more):
+    """The cells of `make_results` as those of a study of carp; the points' cells."""
+    make_results(folder, levels=levels)
+    (folder / BENCH).rename(folder / STUDY)
+    lines = [{**json.loads(line), **more} for line in (folder / STUDY).read_text().splitlines()]
+    (folder / STUDY).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    points = {label: [line["id"] for line in lines if line["model"] == label] for label in levels}
+    about = {"study": name, "model": "carp", "corpus": "musical-instruments", "given": {}, "points": points}
+    (folder / "studies.json").write_text(json.dumps({"one": about}))
+    return points
+
+
+def test_a_study_says_in_every_form_which_point_is_best_and_what_its_signs_mean(tmp_path):
+    make_study(tmp_path, "viewpoints", {"3": 0.7, "5": 0.6, "7": 0.9})
+    for written in (report_text(make_report(tmp_path)), report_markdown(make_report(tmp_path))):
+        [best] = [line for line in written.splitlines() if "best" in line.replace("|", " ").split()]
+        assert best.removeprefix("| ").startswith("5 ")
+        assert "<0.0001†" in written.replace("&lt;", "<")
+        assert "† differs from viewpoints = 5 at the 5% level" in written
+
+
+def test_studies_of_two_corpora_of_one_name_are_told_apart(tmp_path):
+    points = make_study(tmp_path, "viewpoints", {"3": 0.7, "5": 0.6})
+    about = json.loads((tmp_path / "studies.json").read_text())["one"]
+    both = {"one": about, "two": {**about, "fingerprint": "another", "points": {label: [] for label in points}}}
+    (tmp_path / "studies.json").write_text(json.dumps(both))
+    titles = [section.title for section in make_report(tmp_path)]
+    names = ["musical-instruments (musical-)", "musical-instruments (another)"]
+    assert titles == [f"{name}: viewpoints of carp" for name in names]
+    assert [one.corpus for one in found_studies(tmp_path, ["two"])] == names[1:]
+
+
+def test_a_study_of_a_model_that_is_not_there_now_is_still_shown(tmp_path):
+    make_study(tmp_path, "level", {"3": 0.7, "5": 0.6})
+    about = json.loads((tmp_path / "studies.json").read_text())["one"]
+    (tmp_path / "studies.json").write_text(json.dumps({"one": {**about, "model": "toy"}}))
+    [found] = found_studies(tmp_path)
+    assert found.usual == "3"
+    assert "level of toy" in report_text(make_report(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("known", "headings"),
+    [
+        ({"coupling_ratio": [4.0, 2.0]}, ["rank", "bi-agreement", "agreement"]),
+        ({"coupling_ratio_median": [3.0, 1.5]}, ["rank", "bi-agreement", "agreement"]),
+        (
+            {"coupling_ratio": [4.0, 2.0], "coupling_ratio_median": [3.0, 1.5]},
+            ["rank", "bi-agreement, median", "bi-agreement, mean", "agreement, median", "agreement, mean"],
+        ),
+    ],
+)
+def test_the_routings_mean_and_median_ratios_stand_side_by_side_where_both_are_known(known, headings, tmp_path):
+    make_study(tmp_path, "routing", {"bi-agreement": 0.6, "agreement": 0.7}, **known)
+    [section] = make_report(tmp_path)
+    table = section.tables[1]
+    assert table.headings == headings
+    first = [f"{known[name][0]:.4f}" for name in ("coupling_ratio_median", "coupling_ratio") if name in known]
+    assert table.rows[0].cells == ["1", *first, *first]
+    assert [name for name in ("mean", "median", "averaged") if name in table.title] == {
+        1: ["averaged"] if "coupling_ratio" in known else ["median"],
+        2: ["mean", "median"],
+    }[len(known)]
+
+
+def test_the_commits_and_machines_of_a_table_are_told(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    assert "Measured" not in report_text(make_report(tmp_path))
+    lines = [json.loads(line) for line in (tmp_path / BENCH).read_text().splitlines()]
+    for line in lines:
+        line.update(commit="aaa1", machine="card")
+    lines[0].update(commit="bbb2-dirty")
+    lines[1].update(machine="chip, 2 cores")
+    (tmp_path / BENCH).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    expected = "commit aaa1 (7 cells) and bbb2-dirty (1 cell) on card (7 cells) and chip, 2 cores (1 cell)."
+    assert f"Measured at {expected}" in report_text(make_report(tmp_path))
+
+
+def test_plots_whose_captions_read_alike_are_files_of_their_own(tmp_path):
+    sections = [Section(name, [], plots=[(f"MSE on {name}", lambda name=name: name)]) for name in ("a b", "a/b", "a b")]
+    write_plots(sections, tmp_path)
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", report_markdown(sections, "plots"))
+    assert shown == ["plots/MSE-on-a-b.svg", "plots/MSE-on-a-b-2.svg", "plots/MSE-on-a-b-3.svg"]
+    assert [(tmp_path / name.removeprefix("plots/")).read_text() for name in shown] == ["a b", "a/b", "a b"]
+    long = [plot_name(f"MSE of carp, {'setting=1, ' * 50}last={last}") for last in "12"]
+    assert len(set(long)) == 2
+    assert max(map(len, long)) < 200
+
+
+def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
+    points = make_study(tmp_path, "viewpoints", {"3": 0.6, "5": 0.6, "7": 0.9})
+    [found] = found_studies(tmp_path)
+    assert found.usual == "5"
+    shown = {point.label: point.difference for point in found.points}
+    assert shown["5"] is None
+    assert shown["7"].significant
+    assert shown["7"].mean == pytest.approx(0.3, abs=0.1)
+    assert not shown["3"].significant
+    np.save(tmp_path / "errors" / f"{points['3'][0]}.squared.npy", np.zeros(TESTED, np.float32))
+    assert "differences are not shown" in report_text(make_report(tmp_path))
+
+
+def test_the_axis_of_the_ratio_reads_as_numbers(monkeypatch):
+    monkeypatch.setitem(STYLE, "svg.fonttype", "none")  # letters, so that they can be read here
+    ratios = {"bi-agreement": [90_000.0, 30.0, 0.1], "agreement": [2.0, 1.5, 1.1]}
+    points = [PointFound(label, 1, 0, 1.0, None, 1.0, None, None, ratio) for label, ratio in ratios.items()]
+    drawn = ratio_plot(StudyFound("routing", "carp", "corpus", {}, points, []))
+    assert "mathdefault" not in drawn
+    assert all(f">{number}<" in drawn for number in ("0.1", "1", "100", "10000"))
+
+
+def test_the_improvement_is_over_other_systems_that_read_reviews(tmp_path):
+    found, standings = compared(make_results(tmp_path, levels={**LEVELS, "anr": 0.75, "mpcn": 0.9}))
+    assert found.reference == "carp"
+    expected = 100 * (standings["anr"].mean - standings["carp"].mean) / standings["anr"].mean
+    assert standings["anr"].improvement == pytest.approx(expected)
+    assert found.improvement == pytest.approx((standings["anr"].improvement, standings["mpcn"].improvement))
+
+
+def test_a_system_whose_name_merely_begins_like_the_reference_is_another(tmp_path):
+    found, standings = compared(make_results(tmp_path, levels={**LEVELS, "anr": 0.75, "carpet": 0.9}))
+    assert found.improvement == pytest.approx((standings["anr"].improvement, standings["carpet"].improvement))
+
+
+def test_a_system_that_lacks_a_split_takes_no_place(tmp_path):
+    levels = {"mean": 1.0, "bias": 0.8, "carp": 0.1}
+    found, standings = compared(make_results(tmp_path, levels=levels, leave_out={("carp", 0)}))
+    assert [(s.model, s.mark) for s in found.standings] == [("bias", "best"), ("mean", "second"), ("carp", "")]
+    assert standings["carp"].difference.mean < 0  # over the splits that both have
+    assert "3 of 4" in report_text(make_report(tmp_path))
+
+
+def test_the_published_figures_stand_beside_ours(tmp_path):
+    _, standings = compared(make_results(tmp_path))
+    assert standings["carp"].published == 0.773
+    assert standings["bias"].published is None
+    written = report_text(make_report(tmp_path))
+    assert "0.789" in written
+    assert "Musical Instruments" in written
+
+
+def test_the_papers_tables_are_whole():
+    assert all(len(row) == 7 for row in COMPARISON.values())
+    assert len(COMPARISON) == 11
+    assert published_mse("ratebeer-5core", "pmf") == 1.641
+    assert dataset_of("Digital_Music_5") == "Digital Music"
+    assert [ANALYSES["routing_iterations"][tau]["Beer"] for tau in "1234"] == [0.573, 0.557, 0.552, 0.555]
+
+
+def add_like(folder, system, ending, **changes):
+    """The cells that `make_results` gave a system once more, with something about them changed."""
+    with (folder / BENCH).open("a") as file:
+        for line in cells_of(folder, system)[:: len(cells_of(folder, system)) // SPLITS]:
+            squared = np.load(folder / "errors" / f"{line['id']}.squared.npy")
+            other = {**line, "id": f"{line['id']}-{ending}", **changes}
+            np.save(folder / "errors" / f"{other['id']}.squared.npy", squared)
+            file.write(json.dumps(other) + "\n")
+
+
+def test_one_label_with_different_settings_is_two_rows(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    add_like(tmp_path, "carp", "b", given={"epochs": 3})
+    _, standings = compared(tmp_path)
+    assert standings.keys() == {"bias", "carp (as it is)", "carp (epochs=3)"}
+    assert all(standing.runs == SPLITS for standing in standings.values())
+
+
+def test_searches_of_other_spaces_are_rows_of_their_own(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    spaces = [{"latent_size": [25, 50]}, {"latent_size": [100]}, {"latent_size": ["25", "50"]}]
+    for number, space in enumerate(spaces):
+        add_like(tmp_path, "carp", number, model="carp:x=1", search={"trials": 6, "space": space})
+    _, standings = compared(tmp_path)
+    assert standings.keys() - {"bias", "carp"} == {
+        "carp:x=1 (search of 6 over latent_size=25,50)",
+        "carp:x=1 (search of 6 over latent_size=100)",
+        "carp:x=1 (search of 6 over latent_size=25,50) #2",
+    }
+    assert all(standing.runs == SPLITS for standing in standings.values())
+
+
+def test_rows_with_settings_in_their_names_stand_beside_the_published_the_floor_and_the_reference(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6, "pmf": 0.9})
+    before = compared(tmp_path)[1]
+    for model in ("bias", "carp", "pmf"):
+        add_like(tmp_path, model, "b", given={"epochs": 3})
+    found, standings = compared(tmp_path)
+    assert standings.keys() == {"bias"} | {f"{m} ({g})" for m in ("carp", "pmf") for g in ("as it is", "epochs=3")}
+    assert found.reference in ("carp (as it is)", "carp (epochs=3)")
+    for given in ("as it is", "epochs=3"):
+        shown = standings[f"pmf ({given})"]
+        assert shown.published == 1.398
+        assert shown.floor_ratio == pytest.approx(before["pmf"].floor_ratio)
+        assert shown.floor_difference.significant
+        assert shown.improvement == pytest.approx(before["pmf"].improvement)
+
+
+def test_what_a_model_never_looks_at_does_not_make_another_row(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "mf": 0.7, "ridge": 0.6})
+    for model in ("bias", "mf", "ridge"):
+        add_like(tmp_path, model, "a", given={"epochs": 3})
+        add_like(tmp_path, model, "b", given={"vocabulary_size": 100})
+    _, standings = compared(tmp_path)
+    rows = {"bias", "mf (as it is)", "mf (epochs=3)", "ridge (as it is)", "ridge (vocabulary_size=100)"}
+    assert standings.keys() == rows
+
+
+def test_a_corpus_of_two_names_is_one_and_two_corpora_of_one_name_are_two(tmp_path):
+    make_results(tmp_path / "one", levels={"bias": 0.8, "carp": 0.6})
+    add_like(tmp_path / "one", "carp", "b", model="anr", name="anr", corpus="renamed")
+    found, standings = compared(tmp_path / "one")
+    assert found.corpus == "renamed"
+    assert standings.keys() == {"bias", "carp", "anr"}
+    make_results(tmp_path / "two")
+    make_results(tmp_path / "two", seed=1)
+    sections = make_report(tmp_path / "two")
+    names = ["musical-instruments (musical-instruments-0)", "musical-instruments (musical-instruments-1)"]
+    assert [section.title for section in sections] == ["All corpora", *names]
+    assert sections[0].tables[0].headings == ["system", *names]
+    assert main(["report", str(tmp_path / "two"), "--out", str(tmp_path / "r.md")]) == 0
+    assert len(list((tmp_path / "r-plots").iterdir())) == 4
+
+
+def test_errors_that_are_not_those_of_the_line_are_never_tested(tmp_path):
+    make_results(tmp_path)
+    file = tmp_path / "errors" / "0-1-0.squared.npy"
+    np.save(file, np.load(file) * 2)
+    found, standings = compared(tmp_path)
+    assert all(standing.difference is None for standing in found.standings)
+    assert standings["carp"].mark
+    assert "significance is not shown" in report_text(make_report(tmp_path))
+
+
+def test_markdown_marks_the_best_and_the_second_best(tmp_path):
+    written = report_markdown(make_report(make_results(tmp_path)))
+    assert len(re.findall(r"\| \*\*0\.\d{4}†?\*\* \|", written)) == 1
+    assert len(re.findall(r"\| <u>0\.\d{4}†?</u> \|", written)) == 1
+    widths = {line.count("|") for line in written.splitlines() if line.startswith("| ") and "Test MSE" not in line}
+    assert len(widths) == 2  # each line of a table has all its columns
+
+
+def test_the_page_is_whole_and_runs_nothing(tmp_path):
+    make_results(tmp_path, corpus=MARKUP, levels={**LEVELS, MARKUP: 0.7})
+    page = report_page(make_report(tmp_path))
+    assert "<script" not in page
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=&quot;alert(1)&quot;&gt;" in page
+    assert not re.findall(r"(?:href|src)=\"(?!data:image/svg)", page)
+    assert "default-src 'none'" in page
+    plots = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", page)
+    assert len(plots) == 2
+    assert all(b"<svg" in base64.b64decode(plot) and b"<script" not in base64.b64decode(plot) for plot in plots)
+    assert page == report_page(make_report(tmp_path))
+
+
+def test_names_cannot_break_markdown(tmp_path):
+    make_results(tmp_path, corpus=MARKUP, levels={MARKUP: 0.7, "bias": 1.0})
+    written = report_markdown(make_report(tmp_path))
+    assert "<img" not in written
+    assert "\\|\\*$x\\_" in written
+
+
+@pytest.mark.parametrize(("name", "begins"), [("r.html", "<!DOCTYPE html>"), ("r.md", "## "), ("r.txt", "musical")])
+def test_the_command_writes_what_the_name_says(name, begins, tmp_path):
+    make_results(tmp_path / "results")
+    assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_text().startswith(begins)
+
+
+def test_plots_of_a_markdown_file_lie_beside_it(tmp_path):
+    make_results(tmp_path / "results")
+    assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / "r.md")]) == 0
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (tmp_path / "r.md").read_text())
+    assert len(shown) == 2
+    assert all(b"<svg" in (tmp_path / name).read_bytes() for name in shown)
+
+
+def test_a_folder_without_results_is_named(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert main(["report", str(tmp_path)]) == 2
+    assert "carp bench" in capsys.readouterr().err
