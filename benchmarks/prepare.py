@@ -83,19 +83,20 @@ def straightforward(file: Path, out: Path) -> None:
     """Read everything, cut one text after the other, then save."""
     import numpy as np
 
-    from carp.reviews.corpora import corpus
+    from carp.reviews.corpora import word_columns
+    from carp.reviews.corpora.corpus import build_corpus
     from carp.reviews.corpora.dataset_statistics import dataset_statistics
     from carp.reviews.sources.formats import read_reviews
     from carp.reviews.text.tokens import Tokens, tokenise
 
-    def one_by_one(texts: Sequence[str]) -> Tokens:
+    def one_by_one(texts: Sequence[bytes]) -> Tokens:
         places: dict[str, int] = {}
         tokens: list[int] = []
         begins: list[int] = []
         ends: list[int] = []
         offsets = [0]
         for text in texts:
-            words, starts, stops = tokenise(text)
+            words, starts, stops = tokenise(text.decode())
             tokens += [places.setdefault(word, len(places)) for word in words]
             begins += starts
             ends += stops
@@ -103,9 +104,9 @@ def straightforward(file: Path, out: Path) -> None:
         lengths = (np.array(ends, np.int64) - np.array(begins, np.int64)).astype(np.uint8)
         return Tokens(list(places), np.array(offsets), np.array(tokens, np.int32), np.array(begins, np.int32), lengths)
 
-    vars(corpus)["tokenise_many"] = one_by_one
+    vars(word_columns)["tokenise_bytes"] = one_by_one
     reviews = read_reviews(file)
-    made = corpus.build_corpus(reviews)
+    made = build_corpus(reviews)
     dataset_statistics(made)
     made.save(out, ledger=reviews.ledger)
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from carp.cli.prepare_command import prepare
 from carp.errors import CarpError, InputError, StorageError
-from carp.reviews.corpora import record_columns
+from carp.reviews.corpora import record_reading, word_columns
 from carp.reviews.corpora.preparation import SMALL, prepare_corpus
 from carp.reviews.corpora.worker_pool import WorkerPool
 from carp.reviews.sources import line_reading, unpacking
@@ -87,13 +86,13 @@ def stopped(kind, match, source, corpus, crews):
 
 
 def test_a_worker_killed_while_decoding_is_an_error_with_a_remedy(monkeypatch, reviews, corpus, crews):
-    monkeypatch.setattr(record_columns, "decode_stretch", kill_oneself)
+    monkeypatch.setattr(record_reading, "decode_stretch", kill_oneself)
     error = stopped(CarpError, "a worker process ended by signal SIGKILL", reviews, corpus, crews)
     assert "run the same command again" in str(error)
 
 
 def test_a_worker_killed_while_cutting_is_an_error_with_a_remedy(monkeypatch, reviews, corpus, crews):
-    monkeypatch.setattr(prepare, "cut_texts", kill_oneself)
+    monkeypatch.setattr(word_columns, "cut_texts", kill_oneself)
     stopped(CarpError, "a worker process ended by signal SIGKILL", reviews, corpus, crews)
 
 
@@ -105,7 +104,7 @@ def fill_the_disk(_):
     raise OSError(28, "No space left on device", "somewhere")
 
 
-@pytest.mark.parametrize(("place", "name"), [(record_columns, "decode_stretch"), (prepare, "cut_texts")])
+@pytest.mark.parametrize(("place", "name"), [(record_reading, "decode_stretch"), (word_columns, "cut_texts")])
 def test_a_disk_that_is_full_for_a_worker_is_told_as_such(monkeypatch, reviews, corpus, crews, place, name):
     monkeypatch.setattr(place, name, fill_the_disk)
     error = stopped(StorageError, "no space left on the disk", reviews, corpus, crews)

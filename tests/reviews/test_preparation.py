@@ -1,7 +1,8 @@
-"""Preparing on all cores in little memory makes the same corpus, to the last byte, as doing it all in one place."""
+"""Preparing on all cores in little memory makes the same corpus, to the last byte, as building it in memory."""
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import random
@@ -14,12 +15,13 @@ import pytest
 import zstandard
 
 from carp.errors import InputError
-from carp.reviews.corpora import record_columns, word_columns
-from carp.reviews.corpora.corpus import Corpus, build_corpus, fingerprint_of_files
+from carp.reviews.corpora import record_reading, string_column, word_columns
+from carp.reviews.corpora.corpus import Corpus, build_corpus
 from carp.reviews.corpora.dataset_statistics import dataset_statistics
+from carp.reviews.corpora.growing_columns import ColumnFile, ColumnInMemory
 from carp.reviews.corpora.preparation import SMALL, prepare_corpus, workers_for
 from carp.reviews.corpora.string_column import stretch
-from carp.reviews.corpora.word_columns import ColumnFile, count_documents
+from carp.reviews.corpora.word_columns import count_documents
 from carp.reviews.sources import line_reading, unpacking
 from carp.reviews.sources.formats import read_reviews
 from carp.reviews.sources.request import SourceRequest
@@ -91,7 +93,7 @@ def tiny_pieces(monkeypatch):
     """So that small inputs go the way of large ones."""
     monkeypatch.setattr(unpacking, "CHUNK", 3_000)
     monkeypatch.setattr(line_reading, "STRETCH", 10_000)
-    monkeypatch.setattr(record_columns, "STRETCH", 10_000)
+    monkeypatch.setattr(record_reading, "STRETCH", 10_000)
     monkeypatch.setattr(word_columns, "STAMPS", 50)
 
 
@@ -198,10 +200,13 @@ def test_stretches_hold_the_same_lines_as_reading_line_by_line(tmp_path, monkeyp
 
 def test_a_column_that_grows_is_what_numpy_saves(tmp_path):
     for values in (np.arange(10, dtype=np.int32), np.zeros(0, np.uint8), np.arange(100_000, dtype=np.int64)):
-        column = ColumnFile(tmp_path / "grown.npy", values.dtype)
-        for piece in np.array_split(values, 3):
-            column.append(piece)
-        column.close()
+        in_file, in_memory = ColumnFile(tmp_path / "grown.npy", values.dtype), ColumnInMemory(values.dtype)
+        for column in (in_file, in_memory):
+            for piece in np.array_split(values, 3):
+                column.append(piece)
+            grown = column.finish()
+            assert grown.dtype == values.dtype
+            assert grown.tolist() == values.tolist()
         np.save(tmp_path / "saved.npy", values)
         assert (tmp_path / "grown.npy").read_bytes() == (tmp_path / "saved.npy").read_bytes()
 
@@ -218,10 +223,12 @@ def test_documents_are_counted_as_one_by_one(monkeypatch, stamps):
     assert count_documents(tokens, offsets, words=6).tolist() == expected.tolist()
 
 
-def test_the_fingerprint_of_files_is_that_of_the_corpus(tmp_path):
+def test_the_fingerprint_is_the_same_from_memory_and_from_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(string_column, "ENTRIES_AT_ONCE", 1000)
     source = write_source("jsonl", tmp_path)
     corpus, _ = in_one_place(source, tmp_path / "corpus")
-    assert fingerprint_of_files(tmp_path / "corpus") == corpus.fingerprint
+    loaded = Corpus.load(tmp_path / "corpus")
+    assert dataclasses.replace(loaded).fingerprint == corpus.fingerprint, "summed anew, not read from corpus.json"
 
 
 def test_a_stretch_of_a_column_in_a_file_equals_one_in_memory(tmp_path):
@@ -232,6 +239,7 @@ def test_a_stretch_of_a_column_in_a_file_equals_one_in_memory(tmp_path):
         found = stretch(lying, first, last)
         assert found.tolist() == list(range(first, last))
         assert not isinstance(found, np.memmap)
+    assert stretch(lying[10:], 5, 7).tolist() == [15, 16], "a slice is read from where it begins"
 
 
 def test_statistics_are_the_same_from_a_corpus_on_the_disk(tmp_path, monkeypatch):

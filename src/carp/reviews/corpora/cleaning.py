@@ -1,8 +1,8 @@
-"""Which reviews stay, and an account of those that do not."""
+"""Which reviews stay, and how many are dropped for which reason."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from carp.errors import InputError
 
 if TYPE_CHECKING:
+    from carp.reviews.corpora.records import RecordColumns
+    from carp.reviews.rating_scale import RatingScale
     from carp.reviews.sources.ledger import Ledger
 
 FORMAT = 1
 
 
 class Origin(Protocol):
-    """Where reviews come from, and the account of reading them."""
+    """Where reviews come from, and what became of every record there."""
 
     @property
     def sources(self) -> list[str]: ...
@@ -26,30 +28,39 @@ class Origin(Protocol):
     def ledger(self) -> Ledger: ...
 
 
+class CorpusRules(NamedTuple):
+    """What the caller may choose about a corpus."""
+
+    min_reviews: int = 5  # users and items with fewer are dropped
+    levels: int = 5  # ratings become 1 to this many stars
+
+
 def sources_of(origin: Origin) -> str:
     return ", ".join(map(str, origin.sources)) or "the reviews given"
 
 
-def kept_records(
-    origin: Origin, user: NDArray[np.int64], item: NDArray[np.int64], min_reviews: int
-) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """The records that stay, and how many were dropped for what: the last of repeated reviews wins, rare ones go."""
+def kept_records(origin: Origin, records: RecordColumns, min_reviews: int) -> tuple[NDArray[np.int64], dict[str, int]]:
+    """The records that stay, and how many were dropped for what.
+
+    Of several reviews of one thing by one person the last stays; users and items with too few reviews go.
+    """
+    user, item = records.user.number.astype(np.int64), records.item.number.astype(np.int64)
     last = last_of_each_pair(user, item)
-    kept = last[in_core(user[last], item[last], min_reviews)]
+    kept = last[in_k_core(user[last], item[last], min_reviews)]
     if not len(kept):
         raise _nothing_left(origin, user[last], item[last], min_reviews)
     return kept, {"duplicates": len(user) - len(last), "k_core": len(last) - len(kept)}
 
 
 def last_of_each_pair(user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The records to keep, in their order, where the last review of a thing by the same person wins."""
+    """The places of the last review of each thing by each person, in the order of the records."""
     pair = user * (item.max(initial=0) + 1) + item
     from_the_end = np.unique(pair[::-1], return_index=True)[1]
     return np.sort(len(pair) - 1 - from_the_end)
 
 
-def in_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
-    """Which records are left when users and items with fewer than `minimum` of them are dropped until none is left."""
+def in_k_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
+    """Which records are left when users and items with fewer than `minimum` are dropped until all have enough."""
     kept = np.ones(len(user), dtype=bool)
     while True:
         enough_by_user = np.bincount(user[kept], minlength=user.max(initial=0) + 1) >= minimum
@@ -61,7 +72,7 @@ def in_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) -> N
 
 
 def _nothing_left(origin: Origin, user: NDArray[np.int64], item: NDArray[np.int64], min_reviews: int) -> InputError:
-    remaining = [f"{in_core(user, item, k).sum():,} at {k}" for k in (1, 2, 3) if k < min_reviews]
+    remaining = [f"{in_k_core(user, item, k).sum():,} at {k}" for k in (1, 2, 3) if k < min_reviews]
     return InputError(
         f"no review is left: nobody and nothing among {len(user):,} reviews keeps {min_reviews} of them",
         where=sources_of(origin),
@@ -82,15 +93,20 @@ def refuse_single(origin: Origin, users: list[str], items: list[str]) -> None:
             )
 
 
-def facts_of(origin: Origin, scale: str, dropped: dict[str, int]) -> dict[str, Any]:
+def facts_of(
+    origin: Origin, scale: RatingScale, ratings: NDArray[np.float64], dropped: dict[str, int], rules: CorpusRules
+) -> dict[str, Any]:
     """Where the corpus comes from and what was lost on the way: read = rejected + dropped + kept."""
     return {
         "format_version": FORMAT,
-        "scale": scale,
+        "scale": scale.describe(ratings, rules.levels),
         "sources": list(origin.sources),
         "format": origin.format,
         "read": origin.ledger.read,
         "accepted": origin.ledger.accepted,
         "rejected": origin.ledger.rejected,
         "dropped": dropped,
+        "levels": rules.levels,
+        "min_reviews": rules.min_reviews,
+        "scale_range": [scale.low, scale.high],
     }

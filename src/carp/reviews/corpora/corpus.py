@@ -7,30 +7,28 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
-from carp.reviews.corpora.cleaning import facts_of, kept_records, refuse_single, sources_of
-from carp.reviews.corpora.cleaning import in_core as in_core
-from carp.reviews.corpora.cleaning import last_of_each_pair as last_of_each_pair
-from carp.reviews.corpora.string_column import StringColumn
-from carp.reviews.split_parts import SPLIT_NAMES, OnProgress
-from carp.reviews.text.tokens import Tokens, join_tokens, tokenise_many
-from carp.storage import CHUNK, check_folder, disk_errors, new_folder, read_json, write_json
+from carp.reviews.corpora.cleaning import CorpusRules, Origin, facts_of, kept_records, refuse_single, sources_of
+from carp.reviews.corpora.records import RecordColumns, columns_of_reviews
+from carp.reviews.corpora.string_column import StringColumn, pieces
+from carp.reviews.corpora.text_chunks import TextChunk, chunks_in_memory
+from carp.reviews.corpora.word_columns import CutEach, WordColumns
+from carp.reviews.split_parts import OnProgress
+from carp.storage import check_folder, disk_errors, new_folder, read_json, write_json
 
 if TYPE_CHECKING:
     from carp.reviews.rating_scale import RatingScale
     from carp.reviews.sources.ledger import Ledger, Reviews
 
-TEXTS_AT_ONCE = 20_000
 STRINGS = ("users", "items", "words", "texts")
 FIX = "prepare the corpus anew, or restore it from a copy"
 Records = NDArray[np.integer[Any]]
@@ -76,7 +74,8 @@ class Corpus:
         step = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return place, np.asarray(self.tokens)[offsets[records][place] + step]
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Every column as a plain array, by the name of its file."""
         arrays: dict[str, NDArray[Any]] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -90,19 +89,25 @@ class Corpus:
     def fingerprint(self) -> str:
         """A sha256 sum over all columns: the same for the same content, saved or not."""
         total = hashlib.sha256()
-        for name, array in self._arrays().items():
+        for name, array in self.columns().items():
             total.update(_heading(name, array.dtype, array.shape))
-            total.update(np.ascontiguousarray(array).data)
+            for piece in pieces(array):
+                total.update(np.ascontiguousarray(piece).data)
         return total.hexdigest()
 
     def save(self, folder: Path | str, *, overwrite: bool = False, ledger: Ledger | None = None) -> None:
         """Write the folder; with a ledger, `rejects.jsonl` in it lists every record that was refused."""
         with new_folder(folder, "corpus", overwrite=overwrite) as partial, disk_errors(Path(folder)):
-            for name, array in self._arrays().items():
-                save_column(partial / f"{name}.npy", array)
-            write_json(partial / "corpus.json", {"fingerprint": self.fingerprint, "facts": self.facts})
-            if ledger is not None:
-                ledger.save(partial / "rejects.jsonl")
+            self.write_files(partial, ledger)
+
+    def write_files(self, folder: Path, ledger: Ledger | None) -> None:
+        """Write what belongs to a corpus into a folder; columns that grew there are there already."""
+        for name, array in self.columns().items():
+            if not (folder / f"{name}.npy").exists():
+                _save_column(folder / f"{name}.npy", array)
+        write_json(folder / "corpus.json", {"fingerprint": self.fingerprint, "facts": self.facts})
+        if ledger is not None:
+            ledger.save(folder / "rejects.jsonl")
 
     @classmethod
     def load(cls, folder: Path | str, *, mmap: bool = True) -> Corpus:
@@ -114,7 +119,7 @@ class Corpus:
             raise DamagedError(f"the manifest does not name {missing[0]}", where=str(folder), fix=FIX)
         try:
             about = read_json(folder / "corpus.json")
-            corpus = cls.open_columns(folder, manifest["files"], about["facts"], mmap=mmap)
+            corpus = cls._open_columns(folder, manifest["files"], about["facts"], mmap=mmap)
             corpus.__dict__["fingerprint"] = about["fingerprint"]  # spares reading every column again
             fault = corpus._fault()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -124,7 +129,7 @@ class Corpus:
         return corpus
 
     @classmethod
-    def open_columns(cls, folder: Path, files: Iterable[str], facts: dict[str, Any], *, mmap: bool = True) -> Corpus:
+    def _open_columns(cls, folder: Path, files: Iterable[str], facts: dict[str, Any], *, mmap: bool) -> Corpus:
         """The columns that lie in a folder, as they are."""
         mode: Literal["r"] | None = "r" if mmap else None
         arrays = {
@@ -144,7 +149,7 @@ class Corpus:
 
     def _fault(self) -> str | None:
         """What keeps the columns from being one corpus: a length that does not follow from the others."""
-        odd = next((name for name, array in self._arrays().items() if array.ndim != 1), None)
+        odd = next((name for name, array in self.columns().items() if array.ndim != 1), None)
         if odd is not None:
             return f"{odd} is no plain column"
         records, tokens = len(self.user), len(self.tokens)
@@ -160,7 +165,7 @@ class Corpus:
         return None
 
 
-def save_column(path: Path, array: NDArray[Any]) -> None:
+def _save_column(path: Path, array: NDArray[Any]) -> None:
     try:
         np.save(path, array, allow_pickle=False)
     except OSError as error:  # numpy tells that fewer bytes were written than asked for, and not why
@@ -171,92 +176,59 @@ def _heading(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return f"{name} {dtype.str} {shape}\n".encode()
 
 
-def fingerprint_of_files(folder: Path) -> str:
-    """The fingerprint of the corpus whose columns lie in a folder, without holding any of them."""
-    total = hashlib.sha256()
-    columns = [field.name for field in fields(Corpus) if field.name != "facts"]
-    for name in [part for c in columns for part in ([c, f"{c}_offsets"] if c in STRINGS else [c])]:
-        path = folder / f"{name}.npy"
-        if name == "split" and not path.exists():
-            continue
-        with path.open("rb") as file:
-            np.lib.format.read_magic(file)
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-            total.update(_heading(name, dtype, shape))
-            while block := file.read(CHUNK):
-                total.update(block)
-    return total.hexdigest()
-
-
 def build_corpus(
     reviews: Reviews, *, min_reviews: int = 5, levels: int = 5, progress: OnProgress | None = None
 ) -> Corpus:
-    """Clean what was read: the last of repeated reviews wins, rare users and items go, and so do wordless records."""
+    """Clean what was read: the last of repeated reviews stays; rare users, rare items and wordless records go."""
     if not len(reviews) or reviews.scale is None:
         fix = "see the list of rejected records, or name the format and the columns"
         raise InputError("there are no reviews to work with", where=sources_of(reviews), fix=fix)
-    user, item = _numbered(reviews.users)[0], _numbered(reviews.items)[0]
-    kept, dropped = kept_records(reviews, user, item, min_reviews)
-    tokens = _tokenise([reviews.texts[r] for r in kept.tolist()], progress)
-    worded = np.diff(tokens.offsets) > 0
-    dropped["wordless"] = int((~worded).sum())
-    kept = kept[worded]
-    offsets = np.concatenate([tokens.offsets[:1], tokens.offsets[1:][worded]])
-    return _assemble(reviews, reviews.scale, kept, tokens._replace(offsets=offsets), dropped, min_reviews, levels)
+    rules = CorpusRules(min_reviews, levels)
+    records = columns_of_reviews(reviews, sources_of(reviews))
+    cleaned = clean(reviews, records, chunks_in_memory(reviews.texts), WordColumns(), rules, progress=progress)
+    return assemble(reviews, reviews.scale, records, cleaned, rules)
 
 
-def _assemble(
-    reviews: Reviews,
-    scale: RatingScale,
-    kept: Records,
-    tokens: Tokens,
-    dropped: dict[str, int],
-    min_reviews: int,
-    levels: int,
+class Cleaned(NamedTuple):
+    """The records that stay, and their texts cut into words."""
+
+    kept: NDArray[np.int64]  # places among the records that were read
+    dropped: dict[str, int]  # how many others went, for which reason
+    words: WordColumns
+
+
+def clean(
+    origin: Origin,
+    records: RecordColumns,
+    texts: Sequence[TextChunk],
+    words: WordColumns,
+    rules: CorpusRules,
+    *,
+    each: CutEach = map,
+    progress: OnProgress | None = None,
+) -> Cleaned:
+    """Drop what cannot stay and cut the texts of the rest into words; `each` may spread the cutting over processes."""
+    kept, dropped = kept_records(origin, records, rules.min_reviews)
+    words.cut(texts, kept, each, progress)
+    worded = words.worded()
+    return Cleaned(kept[worded], dropped | {"wordless": int((~worded).sum())}, words)
+
+
+def assemble(
+    origin: Origin, scale: RatingScale, records: RecordColumns, cleaned: Cleaned, rules: CorpusRules
 ) -> Corpus:
-    records = kept.tolist()
-    user, users = _numbered(reviews.users[r] for r in records)
-    item, items = _numbered(reviews.items[r] for r in records)
-    refuse_single(reviews, users, items)
-    times = [reviews.times[r] for r in records]
-    ratings = np.asarray(reviews.ratings, dtype=np.float64)[kept]
+    """The corpus of the records that stay: users and items are numbered in the order in which they appear there."""
+    kept, ratings = cleaned.kept, records.rating[cleaned.kept]
+    user, item = records.user.only(kept), records.item.only(kept)
+    refuse_single(origin, user.names, item.names)
     return Corpus(
-        users=StringColumn.from_strings(users),
-        items=StringColumn.from_strings(items),
-        words=StringColumn.from_strings(tokens.words),
-        texts=StringColumn.from_strings(reviews.texts[r] for r in records),
-        user=user.astype(np.int32),
-        item=item.astype(np.int32),
-        rating=scale.to_stars(ratings, levels).astype(np.float32),
-        time=np.array([-1 if time is None else time for time in times], dtype=np.int64),
-        split=None if reviews.splits is None else _own_split([reviews.splits[r] for r in records], sources_of(reviews)),
-        token_offsets=tokens.offsets,
-        tokens=tokens.tokens,
-        token_starts=tokens.starts,
-        token_lengths=tokens.lengths,
-        facts=facts_of(reviews, scale.describe(ratings, levels), dropped)
-        | {"levels": levels, "min_reviews": min_reviews, "scale_range": [scale.low, scale.high]},
+        users=StringColumn.from_strings(user.names),
+        items=StringColumn.from_strings(item.names),
+        user=user.number,
+        item=item.number,
+        rating=scale.to_stars(ratings, rules.levels).astype(np.float32),
+        time=records.time[kept],
+        split=records.split[kept] if records.has_split else None,
+        facts=facts_of(origin, scale, ratings, cleaned.dropped, rules),
+        **cleaned.words.finish(),
     )
-
-
-def _tokenise(texts: Sequence[str], progress: OnProgress | None) -> Tokens:
-    chunks = []
-    for first in range(0, len(texts), TEXTS_AT_ONCE):
-        chunks.append(tokenise_many(texts[first : first + TEXTS_AT_ONCE]))
-        if progress is not None:
-            progress(min(first + TEXTS_AT_ONCE, len(texts)), len(texts))
-    return join_tokens(chunks)
-
-
-def _numbered(names: Iterable[str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Numbers in order of first appearance, and the names they stand for."""
-    numbers: defaultdict[str, int] = defaultdict()
-    numbers.default_factory = numbers.__len__
-    return np.fromiter(map(numbers.__getitem__, names), np.int64), list(numbers)
-
-
-def _own_split(names: list[str], where: str) -> NDArray[np.int8]:
-    unknown = next((name for name in names if name.strip().lower() not in SPLIT_NAMES), None)
-    if unknown is not None:
-        raise InputError(f"{unknown!r} is no part of a split", where=where, fix="write train, valid or test")
-    return np.array([SPLIT_NAMES[name.strip().lower()] for name in names], dtype=np.int8)

@@ -5,21 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from mmap import mmap
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+ENTRIES_AT_ONCE = 1 << 18
 
 
 def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
-    """`column[first:last]`, copied; of a column that lies in a file nothing else comes into memory, or stays there."""
-    if not isinstance(column, np.memmap) or column.filename is None:
+    """`column[first:last]`; of a column that lies in a file nothing else comes into memory, or stays there."""
+    file = _file_of(column)
+    if file is None:
         return column[first:last]
-    place = column.offset + first * column.itemsize
-    values: NDArray[Any] = np.fromfile(column.filename, column.dtype, max(0, last - first), offset=place)
+    path, offset = file
+    values: NDArray[Any] = np.fromfile(
+        path, column.dtype, max(0, last - first), offset=offset + first * column.itemsize
+    )
     return values
+
+
+def _file_of(column: NDArray[Any]) -> tuple[str, int] | None:
+    """The file a column lies in and where it begins there; a slice of such a column no longer knows the place."""
+    base: object = column.base
+    if not isinstance(column, np.memmap) or not isinstance(base, mmap) or column.filename is None:
+        return None
+    return column.filename, column.offset
+
+
+def pieces(column: NDArray[Scalar]) -> Iterator[NDArray[Scalar]]:
+    """The column from its beginning to its end; one that lies in a file comes in pieces that fit into memory."""
+    if _file_of(column) is None:
+        yield column
+        return
+    for first in range(0, len(column), ENTRIES_AT_ONCE):
+        yield stretch(column, first, min(first + ENTRIES_AT_ONCE, len(column)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,30 +1,32 @@
-"""Phase two of preparing: the texts that are kept are cut into words and packed, end to end, into their columns."""
+"""The texts that are kept are cut into words, chunk by chunk, and laid end to end into the columns of a corpus."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from carp.reviews.corpora.growing_columns import ColumnFile, ColumnInMemory, GrowingColumn
+from carp.reviews.corpora.string_column import StringColumn
+from carp.reviews.corpora.text_chunks import TextChunk
+from carp.reviews.split_parts import OnProgress
 from carp.reviews.text.tokens import Tokens, tokenise_bytes
 
 STAMPS = 1 << 20  # places that are looked at together when counting documents: they fit into a processor's cache
-HEADER = 128  # bytes before the data of a column with one axis
+GROWING = {"texts": np.uint8, "tokens": np.int32, "token_starts": np.int32, "token_lengths": np.uint8}
 
 Ints = NDArray[np.int64]
 
 
-class CutTask(NamedTuple):
-    """Texts that wait in a file, and which of them are kept."""
+class KeptTexts(NamedTuple):
+    """The texts of a chunk that are kept."""
 
-    texts: Path
-    sizes: NDArray[np.int32]  # [texts in the file] bytes
-    kept: Ints  # places among them
+    chunk: TextChunk
+    places: Ints  # in the chunk
 
 
 class CutTexts(NamedTuple):
@@ -38,12 +40,11 @@ class CutTexts(NamedTuple):
     documents: Ints  # [distinct words] in how many of them
 
 
-def cut_texts(task: CutTask) -> CutTexts:
-    content = task.texts.read_bytes()
-    ends = np.cumsum(task.sizes, dtype=np.int64)
-    begins = ends - task.sizes
-    spans = zip(begins[task.kept].tolist(), ends[task.kept].tolist(), strict=True)
-    texts = [content[begin:end] for begin, end in spans]
+CutEach = Callable[[Callable[[KeptTexts], CutTexts], Iterable[KeptTexts]], Iterator[CutTexts]]  # as `map` does
+
+
+def cut_texts(kept: KeptTexts) -> CutTexts:
+    texts = kept.chunk.encoded(kept.places)
     tokens = tokenise_bytes(texts)
     worded = np.diff(tokens.offsets) > 0
     if not worded.all():
@@ -76,67 +77,50 @@ def count_documents(tokens: NDArray[np.int32], offsets: Ints, words: int) -> Int
     return np.bincount(tokens[counted], minlength=words)
 
 
-class ColumnFile:
-    """A column that grows in its file, which in the end is what numpy would have saved."""
+class WordColumns:
+    """The texts of a corpus and their words as columns that grow in a folder, or in memory where none is given."""
 
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
-        self.dtype = np.dtype(dtype)
-        self.length = 0
-        self._file = path.open("wb")
-        self._file.write(bytes(HEADER))
-
-    def append(self, values: NDArray[Any] | bytes) -> None:
-        if isinstance(values, bytes):
-            self._file.write(values)
-        else:
-            self._file.write(np.ascontiguousarray(values, self.dtype).data)
-        self.length += len(values)
-
-    def close(self) -> None:
-        header = io.BytesIO()
-        facts = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.length,)}
-        np.lib.format.write_array_header_1_0(header, facts)
-        if len(header.getvalue()) != HEADER:
-            raise ValueError(f"numpy writes a header of {len(header.getvalue())} bytes, not {HEADER}")
-        self._file.seek(0)
-        self._file.write(header.getvalue())
-        self._file.close()
-
-    def abandon(self) -> None:
-        self._file.close()
-
-
-class Packer:
-    """The columns of words and texts of a corpus folder, written as the cut texts come."""
-
-    def __init__(self, folder: Path) -> None:
-        self._texts = ColumnFile(folder / "texts.npy", np.uint8)
-        self._tokens = ColumnFile(folder / "tokens.npy", np.int32)
-        self._starts = ColumnFile(folder / "token_starts.npy", np.int32)
-        self._lengths = ColumnFile(folder / "token_lengths.npy", np.uint8)
+    def __init__(self, folder: Path | None = None) -> None:
+        self._growing: dict[str, GrowingColumn] = {
+            name: ColumnInMemory(dtype) if folder is None else ColumnFile(folder / f"{name}.npy", dtype)
+            for name, dtype in GROWING.items()
+        }
         self._places: dict[str, int] = {}
         self._total = self._documents = np.zeros(0, np.int64)
         self._worded: list[NDArray[np.bool_]] = []
         self._text_sizes: list[Ints] = []
         self._token_counts: list[Ints] = []
 
-    def __enter__(self) -> Packer:
+    def __enter__(self) -> WordColumns:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for column in (self._texts, self._tokens, self._starts, self._lengths):
-            column.close() if kind is None else column.abandon()
+        if kind is not None:
+            for column in self._growing.values():
+                column.abandon()
 
-    def add(self, cut: CutTexts) -> None:
+    def cut(
+        self, chunks: Sequence[TextChunk], kept: Ints, each: CutEach = map, progress: OnProgress | None = None
+    ) -> None:
+        """Take in the texts of the kept records, in their order."""
+        tasks, done = _kept_texts(chunks, kept), 0
+        for task, found in zip(tasks, each(cut_texts, tasks), strict=True):
+            self._add(found)
+            task.chunk.discard()
+            done += len(task.places)
+            if progress is not None:
+                progress(done, len(kept))
+
+    def _add(self, cut: CutTexts) -> None:
         places = self._places
         place_of = np.array([places.setdefault(word, len(places)) for word in cut.tokens.words], dtype=np.int32)
         self._count(place_of, cut.total, cut.documents)
-        self._texts.append(cut.text)
-        self._tokens.append(place_of[cut.tokens.tokens])
-        self._starts.append(cut.tokens.starts)
-        self._lengths.append(cut.tokens.lengths)
+        self._growing["texts"].append(cut.text)
+        self._growing["tokens"].append(place_of[cut.tokens.tokens])
+        self._growing["token_starts"].append(cut.tokens.starts)
+        self._growing["token_lengths"].append(cut.tokens.lengths)
         self._worded.append(cut.worded)
         self._text_sizes.append(cut.text_sizes)
         self._token_counts.append(np.diff(cut.tokens.offsets))
@@ -149,22 +133,33 @@ class Packer:
         self._total[place_of] += total
         self._documents[place_of] += documents
 
-    @property
-    def words(self) -> list[str]:
-        return list(self._places)
+    def worded(self) -> NDArray[np.bool_]:
+        """Which of the kept records have a word."""
+        return np.concatenate(self._worded)
 
     def counts(self) -> tuple[Ints, Ints]:
         """Of each word how often it stands in the texts, and in how many of them."""
         return self._total[: len(self._places)], self._documents[: len(self._places)]
 
-    def worded(self) -> NDArray[np.bool_]:
-        return np.concatenate(self._worded)
+    def finish(self) -> dict[str, Any]:
+        """The columns of a corpus that hold its texts and words, by name."""
+        grown = {name: column.finish() for name, column in self._growing.items()}
+        return {
+            **grown,
+            "texts": StringColumn(grown["texts"], _offsets(self._text_sizes)),
+            "words": StringColumn.from_strings(self._places),
+            "token_offsets": _offsets(self._token_counts),
+        }
 
-    def text_offsets(self) -> Ints:
-        return _offsets(self._text_sizes)
 
-    def token_offsets(self) -> Ints:
-        return _offsets(self._token_counts)
+def _kept_texts(chunks: Sequence[TextChunk], kept: Ints) -> list[KeptTexts]:
+    """The kept records chunk by chunk; a chunk of which none is kept is left out."""
+    edges = np.searchsorted(kept, [*(chunk.first for chunk in chunks), np.iinfo(np.int64).max])
+    return [
+        KeptTexts(chunk, kept[edges[number] : edges[number + 1]] - chunk.first)
+        for number, chunk in enumerate(chunks)
+        if edges[number] < edges[number + 1]
+    ]
 
 
 def _offsets(sizes: Sequence[Ints]) -> Ints:

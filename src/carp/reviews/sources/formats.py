@@ -16,7 +16,7 @@ from carp.errors import InputError, UsageError
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.sources.beer_blocks import BEER_KEYS, BEERADVOCATE, RATEBEER, beer_records, beer_scale
 from carp.reviews.sources.frames import BATCH_ROWS, read_pandas, read_parquet, read_polars
-from carp.reviews.sources.gathering import Gathered
+from carp.reviews.sources.gathering import gather
 from carp.reviews.sources.json_lines import JsonLines
 from carp.reviews.sources.ledger import Check, Ledger, Record, Rejection, Review, Reviews
 from carp.reviews.sources.line_reading import MAX_BYTES, CsvRow, Line, head_lines, read_lines, read_rows, read_stretches
@@ -100,13 +100,10 @@ def read_reviews(
     <Reviews: 1 reviews by 1 users of 1 items, frame, ratings 1 to 5>
     """
     asked = SourceRequest(format, columns, rating_range, clip_ratings, max_bytes)
-    gathered = Gathered()
-    for reading in readings(source, asked, progress):
-        gathered.take(reading)
-    return gathered.finish()
+    return gather(open_sources(source, asked, progress))
 
 
-def readings(source: Any, asked: SourceRequest, progress: OnProgress | None) -> Iterator[OpenSource]:
+def open_sources(source: Any, asked: SourceRequest, progress: OnProgress | None) -> Iterator[OpenSource]:
     """Each source in turn, recognised and ready to be read."""
     library = type(source).__module__.partition(".")[0]
     if library in ("pandas", "polars") and hasattr(source, "columns" if library == "pandas" else "lazy"):

@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
 from carp.reviews.rating_scale import RatingScale
-from carp.reviews.sources.ledger import Ledger, Rejection, Reviews
+from carp.reviews.sources.ledger import Ledger, Review, Reviews
 from carp.reviews.sources.request import OpenSource
 
 
-class Account:
-    """What has been read so far, source by source: how much of it can be used, and on which scale it was rated."""
+class SourcesRead:
+    """The sources that have been read so far, what became of their records, and the scale they were rated on."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.readings: list[OpenSource] = []
-        self._unscaled: list[float] = []  # the ends of the ratings whose scale nothing tells
+        self._sources: list[OpenSource] = []
+        self._unscaled: list[float] = []  # lowest and highest ratings of sources that do not say their scale
 
     @property
     def sources(self) -> list[str]:
-        return [reading.name for reading in self.readings]
+        return [source.name for source in self._sources]
 
     @property
     def format(self) -> str:
-        return "+".join(dict.fromkeys(reading.format for reading in self.readings))
+        return "+".join(dict.fromkeys(source.format for source in self._sources))
 
-    def settle(self, reading: OpenSource, ledger: Ledger, ratings: NDArray[np.float64]) -> None:
-        """Close the account of one source; `ratings` are those accepted, or their ends."""
+    def add(self, source: OpenSource, ledger: Ledger, ratings: NDArray[np.float64]) -> None:
+        """Add a source that was read to its end; the lowest and the highest rating are enough of the `ratings`."""
         if not ledger.accepted:
-            raise _nothing_usable(reading, ledger)
-        if reading.scale is None:
+            raise _nothing_usable(source, ledger)
+        if source.scale is None:
             self._unscaled += [float(ratings.min()), float(ratings.max())]
         self.ledger.absorb(ledger)
-        self.readings.append(reading)
+        self._sources.append(source)
 
     def scale(self) -> RatingScale:
-        scales = [reading.scale for reading in self.readings]
+        """The one scale of all sources; InputError where they differ or nothing says what it is."""
+        scales = [source.scale for source in self._sources]
         known = {(scale.low, scale.high, scale.clip): scale for scale in scales if scale}
         where = ", ".join(self.sources[:3])
         if len(known) > 1:
@@ -62,59 +63,38 @@ def mixed_splits() -> InputError:
     return InputError("some sources have a split column and others have none", fix="give all of them one")
 
 
-class Gathered:
-    """Columns that grow as sources are read."""
-
-    def __init__(self) -> None:
-        self.users: list[str] = []
-        self.items: list[str] = []
-        self.ratings = array("d")
-        self.texts: list[str] = []
-        self.times: list[int | None] = []
-        self.splits: list[str | None] = []
-        self.account = Account()
-        self._same: dict[str, str] = {}
-
-    def take(self, reading: OpenSource) -> None:
-        ledger, begin, same = Ledger(), len(self.users), self._same.setdefault
-        for record in reading.records:
-            if isinstance(record, Rejection):
-                ledger.reject(record)
-                continue
-            # Ids repeat, and one string for each is enough.
-            self.users.append(same(record.user, record.user))
-            self.items.append(same(record.item, record.item))
-            self.ratings.append(record.rating)
-            self.texts.append(record.text)
-            self.times.append(record.time)
-            self.splits.append(record.split)
-        ledger.accept(len(self.users) - begin)
-        self.account.settle(reading, ledger, np.array(self.ratings[begin:], dtype=np.float64))
-
-    def finish(self) -> Reviews:
-        splits = [split for split in self.splits if split is not None]
-        if splits and len(splits) < len(self.splits):
-            raise mixed_splits()
-        return Reviews(
-            users=self.users,
-            items=self.items,
-            ratings=np.array(self.ratings, dtype=np.float64),
-            texts=self.texts,
-            times=self.times,
-            splits=splits or None,
-            ledger=self.account.ledger,
-            format=self.account.format,
-            scale=self.account.scale(),
-            sources=self.account.sources,
-        )
+def gather(sources: Iterable[OpenSource]) -> Reviews:
+    """Read sources to their end, one after the other, and hold all their reviews in memory."""
+    read, reviews = SourcesRead(), list[Review]()
+    for source in sources:
+        ledger = Ledger()
+        found = ledger.enter(source.records)
+        read.add(source, ledger, np.array([review.rating for review in found], dtype=np.float64))
+        reviews += found
+    splits = [review.split for review in reviews if review.split is not None]
+    if splits and len(splits) < len(reviews):
+        raise mixed_splits()
+    same: dict[str, str] = {}  # ids repeat, and one string for each is enough
+    return Reviews(
+        users=[same.setdefault(review.user, review.user) for review in reviews],
+        items=[same.setdefault(review.item, review.item) for review in reviews],
+        ratings=np.array([review.rating for review in reviews], dtype=np.float64),
+        texts=[review.text for review in reviews],
+        times=[review.time for review in reviews],
+        splits=splits or None,
+        ledger=read.ledger,
+        format=read.format,
+        scale=read.scale(),
+        sources=read.sources,
+    )
 
 
-def _nothing_usable(reading: OpenSource, ledger: Ledger) -> InputError:
+def _nothing_usable(source: OpenSource, ledger: Ledger) -> InputError:
     if not ledger.read:
-        return InputError("there are no records", where=reading.name, fix="give a file with reviews")
+        return InputError("there are no records", where=source.name, fix="give a file with reviews")
     faults = "; ".join(f"line {first.line:,}: {reason}" for reason, first in list(ledger.first.items())[:3])
     if any("Python dict" in reason for reason in ledger.counts):
         fix = "convert the file to JSON lines with one JSON object a line"
     else:
-        fix = f"check that its format is {reading.format}, or say which it is with --format"
-    return InputError(f"none of the {ledger.read:,} records can be used ({faults})", where=reading.name, fix=fix)
+        fix = f"check that its format is {source.format}, or say which it is with --format"
+    return InputError(f"none of the {ledger.read:,} records can be used ({faults})", where=source.name, fix=fix)

@@ -7,6 +7,7 @@ import html
 import json
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -89,6 +90,17 @@ class Ledger:
         self.first.setdefault(rejection.reason, rejection)
         if len(self.rejections) < KEPT_REJECTIONS:
             self.rejections.append(rejection)
+
+    def enter(self, records: Iterable[Record]) -> list[Review]:
+        """Enter every record, and give back those that are reviews."""
+        reviews: list[Review] = []
+        for record in records:
+            if isinstance(record, Rejection):
+                self.reject(record)
+            else:
+                reviews.append(record)
+        self.accept(len(reviews))
+        return reviews
 
     def absorb(self, other: Ledger) -> None:
         """Add the account of another source to this one."""

@@ -1,0 +1,74 @@
+"""Columns that grow piece by piece, in a file or in memory."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+HEADER = 128  # bytes before the data of a column with one axis
+
+
+class GrowingColumn(Protocol):
+    def append(self, values: NDArray[Any] | bytes) -> None: ...
+
+    def finish(self) -> NDArray[Any]:
+        """The whole column."""
+
+    def abandon(self) -> None:
+        """Give up what was begun."""
+
+
+class ColumnInMemory:
+    """A column that grows in memory."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self._pieces: list[NDArray[Any]] = [np.zeros(0, self.dtype)]
+
+    def append(self, values: NDArray[Any] | bytes) -> None:
+        piece = np.frombuffer(values, self.dtype) if isinstance(values, bytes) else values
+        self._pieces.append(piece.astype(self.dtype, copy=False))
+
+    def finish(self) -> NDArray[Any]:
+        return np.concatenate(self._pieces)
+
+    def abandon(self) -> None:
+        self._pieces.clear()
+
+
+class ColumnFile:
+    """A column that grows in its file, which in the end is what numpy would have saved."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.length = 0
+        self._path = path
+        self._file = path.open("wb")
+        self._file.write(bytes(HEADER))
+
+    def append(self, values: NDArray[Any] | bytes) -> None:
+        if isinstance(values, bytes):
+            self._file.write(values)
+        else:
+            self._file.write(np.ascontiguousarray(values, self.dtype).data)
+        self.length += len(values)
+
+    def finish(self) -> NDArray[Any]:
+        """The column as it lies on the disk, memory-mapped."""
+        header = io.BytesIO()
+        facts = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(header, facts)
+        if len(header.getvalue()) != HEADER:
+            raise ValueError(f"numpy writes a header of {len(header.getvalue())} bytes, not {HEADER}")
+        self._file.seek(0)
+        self._file.write(header.getvalue())
+        self._file.close()
+        column: NDArray[Any] = np.load(self._path, mmap_mode="r", allow_pickle=False)
+        return column
+
+    def abandon(self) -> None:
+        self._file.close()
