@@ -6,11 +6,12 @@ import gzip
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
 import sys
-import time
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ import pytest
 from carp.errors import CarpError, InputError, StorageError
 from carp.reviews.corpora import record_reading, word_columns
 from carp.reviews.corpora.preparation import SMALL, prepare_corpus
-from carp.reviews.corpora.worker_pool import WorkerPool
 from carp.reviews.sources import line_reading, unpacking
 from carp.reviews.sources.formats import read_reviews
 from carp.reviews.sources.request import SourceRequest
@@ -63,14 +63,13 @@ def contents(folder):
 def crews(monkeypatch):
     """The processes of every worker that is started."""
     started = []
-    enter = WorkerPool.__enter__
+    start = SpawnProcess.start
 
-    def noted(pool):
-        entered = enter(pool)
-        started.extend(worker.pid for worker in entered._workers)
-        return entered
+    def noted(process):
+        start(process)
+        started.append(process.pid)
 
-    monkeypatch.setattr(WorkerPool, "__enter__", noted)
+    monkeypatch.setattr(SpawnProcess, "start", noted)
     return started
 
 
@@ -124,7 +123,8 @@ def test_a_gzip_file_that_breaks_off_is_told_with_the_lines_that_were_whole(tmp_
 
 def test_an_interrupt_in_either_phase_leaves_nothing(monkeypatch, reviews, corpus, crews):
     def interrupt(*_):
-        raise KeyboardInterrupt
+        if len(crews) == 2:
+            raise KeyboardInterrupt
 
     for phase in ("reading", "cutting"):
         crews.clear()
@@ -149,32 +149,43 @@ def large(tmp_path):
     return path
 
 
+# The command, which also writes down the process of every worker it starts.
+COMMAND = """
+import sys
+from multiprocessing.context import SpawnProcess
+from carp.cli.entry import main
+
+start = SpawnProcess.start
+
+def noted(process):
+    start(process)
+    print(process.pid, flush=True)
+
+SpawnProcess.start = noted
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def started(source, out):
-    """The command, and its workers as soon as there are some."""
-    command = [sys.executable, "-m", "carp", "prepare", str(source), "--out", str(out)]
+    """The command, and its two workers as soon as there are some: a handle for each process, by its number."""
+    command = [sys.executable, "-c", COMMAND, "prepare", str(source), "--out", str(out)]
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while process.poll() is None:
-        workers = [int(child) for child in children.read_text().split()]
-        if len(workers) >= 2:
-            return process, workers
-        time.sleep(0.005)
-    raise AssertionError(f"it was done before workers were seen: {process.communicate()}")
+    workers = [int(process.stdout.readline()) for _ in range(2)]
+    return process, {worker: os.pidfd_open(worker) for worker in workers}
 
 
 needs_cores = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2 or not Path("/proc/self/task").exists(), reason="workers need cores"
+    len(os.sched_getaffinity(0)) < 2 or not hasattr(os, "pidfd_open"), reason="workers need cores"
 )
 
 
 def ended(workers):
-    deadline = time.monotonic() + 60
-    while any(Path(f"/proc/{worker}").exists() for worker in workers):
-        assert time.monotonic() < deadline, "a worker is left"
-        time.sleep(0.005)
+    for handle in workers.values():
+        assert select.select([handle], [], [], 60)[0], "a worker is left"
+        os.close(handle)
 
 
 @needs_cores
@@ -191,7 +202,7 @@ def test_ctrl_c_ends_the_command_and_its_workers_with_one_line(large, tmp_path):
 @needs_cores
 def test_a_worker_killed_from_outside_ends_the_command_with_one_line(large, tmp_path):
     process, workers = started(large, tmp_path / "corpus")
-    os.kill(workers[0], signal.SIGKILL)
+    os.kill(next(iter(workers)), signal.SIGKILL)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 1
     assert said.startswith("carp: a worker process ended by signal SIGKILL")

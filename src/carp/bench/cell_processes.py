@@ -1,122 +1,62 @@
-"""Cells in several processes. A process that dies takes its cell with it and nothing else."""
+"""Cells in several processes. A process that dies takes its cell with it and nothing else.
+
+Within one executor of the library the death of a worker ends all others, so each process has an executor of its own.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import Any
+
+import torch
 
 import carp
-from carp.bench.cells import Cell, Line, machine
-from carp.reviews.corpora.worker_pool import usable_cores
-
-
-@dataclass
-class Worker:
-    process: BaseProcess
-    pipe: Connection
-    cell: Cell
-    device: str
-
-    def end(self) -> None:
-        self.pipe.close()
-        self.process.kill()
-        self.process.join()
+from carp.bench.cells import Cell, Line, machine, run_cell
+from carp.bench.settings_search import choose_settings
+from carp.reviews.corpora.worker_processes import WorkerDied, Workers, end_with_the_starter, usable_cores
 
 
 def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[Line]:
     """The lines of cells in the order in which they are done."""
-    threads = max(1, usable_cores() // processes)
+    threads = max(1, usable_cores() // processes) if device == "cpu" else 1
     waiting = list(cells)[::-1]
-    workers = [_start(waiting.pop(), out, device, threads) for _ in range(processes)]
+    running: dict[Future[Line], tuple[Cell, Workers]] = {}
+
+    def start_next(worker: Workers | None = None) -> None:
+        worker, cell = worker or Workers(1, _begin, threads), waiting.pop()
+        running[worker.submit(_run, cell, out, device)] = cell, worker
+
     try:
-        while workers:
-            ready = wait([worker.pipe for worker in workers])
-            for worker in [worker for worker in workers if worker.pipe in ready]:
-                line = _receive(worker)
-                alive = worker.process.is_alive() and "died" not in line
-                if waiting and alive:
-                    worker.cell = waiting.pop()
-                    worker.pipe.send(worker.cell)
-                else:
-                    workers.remove(worker)
-                    worker.end()
-                    if waiting:
-                        workers.append(_start(waiting.pop(), out, device, threads))
-                line.pop("died", None)
+        for _ in range(processes):
+            start_next()
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                cell, worker = running.pop(future)
+                try:
+                    line, alive = worker.result(future), True
+                except WorkerDied as death:
+                    line, alive = line_of_the_dead(cell, device, death), False
+                if waiting:
+                    start_next(worker if alive else None)
+                elif alive:
+                    worker.end(at_once=True)
                 yield line
     finally:
-        for worker in workers:
-            worker.end()
+        for _, worker in running.values():
+            worker.end(at_once=True)
 
 
-def _start(cell: Cell, out: Path, device: str, threads: int) -> Worker:
-    context = multiprocessing.get_context("spawn")  # a GPU cannot be used in a forked process
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, str(out), device, threads, os.getpid()), daemon=True)
-    process.start()
-    theirs.close()
-    ours.send(cell)
-    return Worker(process, ours, cell, device)
+def _begin(threads: int) -> None:
+    end_with_the_starter()
+    torch.set_num_threads(threads)
 
 
-def _receive(worker: Worker) -> Line:
-    try:
-        line: Line = worker.pipe.recv()
-    except (EOFError, OSError):
-        worker.process.join()
-        how = worker.process.exitcode or 0
-        reason = f"by signal {signal.Signals(-how).name}" if how < 0 else f"with exit code {how}"
-        hint = "; was there enough memory?" if how == -signal.SIGKILL else ""
-        return _of_the_dead(worker, f"the process of this cell ended {reason}{hint}")
-    return line
+def _run(cell: Cell, out: Path, device: str) -> Line:
+    return run_cell(cell, out, device, choose=choose_settings)
 
 
-def _of_the_dead(worker: Worker, error: str) -> Line:
-    import torch
-
-    known = {"error": error, "seconds": None, "peak_memory": None, "machine": machine(worker.device)}
-    made = {"version": carp.__version__, "torch": torch.__version__}
-    return {**worker.cell.describe(), **known, **made, "died": True}
-
-
-class Orphan:
-    """Ends the process once whoever started it is gone: nobody is left to write its line down."""
-
-    def __init__(self, parent: int) -> None:
-        self.parent = parent
-
-    def epoch_begins(self, epoch: int, batches: int) -> None:
-        self.batch_done()
-
-    def batch_done(self) -> None:
-        if os.getppid() != self.parent:
-            os._exit(1)
-
-    def epoch_ends(self, record: dict[str, Any]) -> None:
-        self.batch_done()
-
-
-def _work(pipe: Connection, out: str, device: str, threads: int, parent: int) -> None:
-    import torch
-
-    from carp.bench.cells import run_cell
-    from carp.bench.settings_search import choose_settings
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the starter's to answer
-    if device == "cpu":
-        torch.set_num_threads(threads)
-    else:
-        torch.set_num_threads(1)
-    watcher = Orphan(parent)
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            cell = pipe.recv()
-            pipe.send(run_cell(cell, Path(out), device, choose=choose_settings, watcher=watcher))
+def line_of_the_dead(cell: Cell, device: str, death: WorkerDied) -> Line:
+    error = f"the process of this cell ended {death.how}"
+    known = {"error": error, "seconds": None, "peak_memory": None, "machine": machine(device)}
+    return {**cell.describe(), **known, "version": carp.__version__, "torch": torch.__version__}

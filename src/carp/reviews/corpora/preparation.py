@@ -19,7 +19,8 @@ from carp.reviews.corpora.dataset_statistics import dataset_statistics
 from carp.reviews.corpora.record_reading import RecordReader
 from carp.reviews.corpora.vocabulary_choice import WordCounts
 from carp.reviews.corpora.word_columns import WordColumns
-from carp.reviews.corpora.worker_pool import WorkerPool, usable_cores
+from carp.reviews.corpora.worker_pool import WorkerPool
+from carp.reviews.corpora.worker_processes import usable_cores
 from carp.reviews.sources.formats import open_sources
 from carp.reviews.sources.gathering import SourcesRead
 from carp.reviews.sources.ledger import Ledger
@@ -69,7 +70,7 @@ def _build(
 ) -> tuple[Corpus, WordCounts, SourcesRead]:
     """The corpus of some sources, with its largest columns in a folder."""
     with WordColumns(folder) as words, TemporaryDirectory(dir=folder) as texts:
-        with WorkerPool(workers) as pool:
+        with WorkerPool(workers, folder) as pool:
             reader = RecordReader(Path(texts))
             for source in sources:
                 reader.read(source, pool)

@@ -1,145 +1,100 @@
 """Work in several processes, its results in the order of the tasks.
 
-Each worker is a fresh interpreter that reads tasks from its standard input and writes results to its standard
-output. It sits in a session of its own, so that Ctrl-C is the starter's to answer, and ends as soon as the starter
-is gone, since then its input ends. A worker that dies is an error, never a silence.
+Tasks and results travel in files. In the pipes of the library they could be cut off in the middle by the death of a
+worker, and the one who reads them would then wait forever.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
-import queue
-import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
-from carp.errors import CarpError
+from carp.reviews.corpora.worker_processes import Workers, end_with_the_starter
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 MOST_WORKERS = 8  # more would wait for the one process that unpacks and packs, and each needs memory
-SERVE = "from carp.reviews.corpora.worker_pool import serve; serve()"
-
-
-def usable_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system can tell which cores this process may use
-        return os.cpu_count() or 1
 
 
 class WorkerPool:
     """Some worker processes; with fewer than two of them everything is done in this process."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, folder: Path | None = None) -> None:
         self.size = min(size, MOST_WORKERS)
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        self._askers: ThreadPoolExecutor | None = None
+        self._folder = folder
+        self._started: tuple[Workers, TemporaryDirectory[str]] | None = None
 
     def __enter__(self) -> WorkerPool:
         if self.size > 1:
-            self._askers = ThreadPoolExecutor(self.size, "pool")
-            for _ in range(self.size):
-                worker = _start()
-                self._workers.append(worker)
-                self._idle.put(worker)
+            self._started = Workers(self.size, _begin), TemporaryDirectory(dir=self._folder)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for worker in self._workers:
-            worker.kill()
-        for worker in self._workers:
-            worker.wait()
-        if self._askers is not None:
-            self._askers.shutdown(cancel_futures=True)
-        for worker in self._workers:
-            for pipe in (worker.stdin, worker.stdout):
-                with contextlib.suppress(OSError):
-                    _open(pipe).close()
+        if self._started is not None:
+            workers, files = self._started
+            workers.end(at_once=kind is not None)
+            files.cleanup()
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         """The results in the order of the tasks, of which only a few are taken ahead."""
-        if self._askers is None:
-            yield from map(function, tasks)
-            return
-        waiting: deque[Future[Result]] = deque()
-        for task in tasks:
-            waiting.append(self._askers.submit(self._ask, function, task))
-            while len(waiting) > 2 * self.size or (waiting and waiting[0].done()):
-                yield waiting.popleft().result()
+        if self._started is None:
+            return map(function, tasks)
+        workers, files = self._started
+        return self._map(function, tasks, workers, Path(files.name))
+
+    def _map(
+        self, function: Callable[[Task], Result], tasks: Iterable[Task], workers: Workers, folder: Path
+    ) -> Iterator[Result]:
+        def result() -> Result:
+            place, future = waiting.popleft()
+            workers.result(future)
+            found: Result = _load(place)
+            place.unlink()
+            return found
+
+        waiting: deque[tuple[Path, Future[None]]] = deque()
+        for number, task in zip(count(), tasks, strict=False):
+            place = folder / str(number)
+            _dump(task, place)
+            waiting.append((place, workers.submit(_perform, function, place)))
+            while len(waiting) > 2 * self.size or (waiting and waiting[0][1].done()):
+                yield result()
         while waiting:
-            yield waiting.popleft().result()
-
-    def _ask(self, function: Callable[[Task], Result], task: Task) -> Result:
-        worker = self._idle.get()
-        try:
-            into = _open(worker.stdin)
-            pickle.dump((function, task), into, pickle.HIGHEST_PROTOCOL)
-            into.flush()
-            failed, answer = pickle.load(_open(worker.stdout))
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError):  # its pipes are gone, or end in the middle
-            raise _died(worker.wait()) from None
-        finally:
-            self._idle.put(worker)
-        if failed:
-            raise answer
-        result: Result = answer
-        return result
+            yield result()
 
 
-def _start() -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+def _begin() -> None:
+    """What a worker does before its first task."""
+    end_with_the_starter()
+    os.setsid()  # what a terminal sends to the starter passes it by
     # Threads of the linear algebra library would only take memory.
-    environment = os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    quiet = None if os.environ.get("CARP_DEBUG") == "1" else subprocess.DEVNULL
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", SERVE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=quiet,
-        env=environment,
-        start_new_session=True,
-        bufsize=1 << 20,
-    )
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    if os.environ.get("CARP_DEBUG") != "1":  # errors travel as results; what a library prints is of no use
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
 
 
-def _open(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None, "workers are started with pipes"
-    return pipe
+def _perform(function: Callable[[Any], Any], place: Path) -> None:
+    """Put the result of a task where the task lay."""
+    _dump(function(_load(place)), place)
 
 
-def _died(code: int) -> CarpError:
-    reason = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    hint = "; was there enough memory?" if code == -signal.SIGKILL else ""
-    return CarpError(
-        f"a worker process ended {reason}{hint}", fix="close other programs and run the same command again"
-    )
+def _dump(value: Any, place: Path) -> None:
+    with place.open("wb") as file:
+        pickle.dump(value, file, pickle.HIGHEST_PROTOCOL)
 
 
-def serve() -> None:
-    """The life of a worker: answer every task with its result or with the error it met."""
-    tasks, results = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", 1 << 20)
-    os.dup2(2, 1)  # whatever a library prints must not get between the results
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            function, task = pickle.load(tasks)
-            results.write(_answer(function, task))
-            results.flush()
-
-
-def _answer(function: Callable[[Any], Any], task: Any) -> bytes:
-    try:
-        return pickle.dumps((False, function(task)), pickle.HIGHEST_PROTOCOL)
-    except Exception as error:
-        return pickle.dumps((True, error), pickle.HIGHEST_PROTOCOL)
+def _load(place: Path) -> Any:
+    with place.open("rb") as file:
+        return pickle.load(file)
