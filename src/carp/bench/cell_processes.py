@@ -21,25 +21,32 @@ def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: i
     """The lines of cells in the order in which they are done."""
     threads = max(1, usable_cores() // processes) if device == "cpu" else 1
     waiting = list(cells)[::-1]
-    running: dict[Future[Line], tuple[Cell, Workers]] = {}
+    running: dict[Future[Path], tuple[Cell, Workers]] = {}
 
-    def start_next(worker: Workers | None = None) -> None:
-        worker, cell = worker or Workers(1, _begin, threads), waiting.pop()
-        running[worker.submit(_run, cell, out, device)] = cell, worker
+    def new_worker() -> Workers:
+        return Workers(1, _begin, threads)
+
+    def start(cell: Cell, worker: Workers) -> None:
+        try:
+            future = worker.submit(_run, cell, out, device)
+        except WorkerDied:  # between two cells
+            worker = new_worker()
+            future = worker.submit(_run, cell, out, device)
+        running[future] = cell, worker
 
     try:
         for _ in range(processes):
-            start_next()
+            start(waiting.pop(), new_worker())
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 cell, worker = running.pop(future)
                 try:
-                    line, alive = worker.result(future), True
+                    line = worker.result(future)
                 except WorkerDied as death:
-                    line, alive = line_of_the_dead(cell, device, death), False
+                    line, worker = line_of_the_dead(cell, device, death), new_worker()
                 if waiting:
-                    start_next(worker if alive else None)
-                elif alive:
+                    start(waiting.pop(), worker)
+                else:
                     worker.end(at_once=True)
                 yield line
     finally:

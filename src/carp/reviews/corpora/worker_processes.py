@@ -1,7 +1,8 @@
 """Processes of `concurrent.futures` that end when they should, and say how they ended when they should not.
 
 What is ours: Ctrl-C is answered by the starter alone, workers end when the starter is gone, and a worker that dies
-is an error that says how.
+is an error that says how. Calls and results travel in files: in the pipes of the library the death of a worker could
+cut them off in the middle, and the other end would then wait forever.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import count
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any, TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from carp.errors import CarpError
-
-Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
@@ -43,17 +46,26 @@ class Workers:
     When one of them dies, all end: what must survive a death needs `Workers` of its own.
     """
 
-    def __init__(self, size: int, begin: Callable[..., None], *arguments: Any) -> None:
+    def __init__(self, size: int, begin: Callable[..., None], *arguments: Any, folder: Path | None = None) -> None:
         self._context = _RememberingContext()
         self._executor = ProcessPoolExecutor(size, self._context, initializer=begin, initargs=arguments)
+        self._files = TemporaryDirectory(dir=folder)
+        self._numbers = count()
 
-    def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Path]:
+        """Have a function called by the next worker that is free."""
+        place = Path(self._files.name) / str(next(self._numbers))
+        _dump((function, arguments), place)
         with self._deaths_explained(), _interrupts_blocked():
-            return self._executor.submit(function, *arguments)
+            return self._executor.submit(_perform, place)
 
-    def result(self, future: Future[Result]) -> Result:
+    def result(self, future: Future[Path]) -> Any:
+        """What the function returned; an error it met is raised here, and so is its death."""
         with self._deaths_explained():
-            return future.result()
+            place = future.result()
+        found = _load(place)
+        place.unlink()
+        return found
 
     def end(self, *, at_once: bool) -> None:
         """Let the workers finish what they are at, or end them where they are."""
@@ -62,13 +74,14 @@ class Workers:
                 if process.pid is not None:  # it was started
                     process.kill()
         self._executor.shutdown(cancel_futures=True)
+        self._files.cleanup()
 
     @contextlib.contextmanager
     def _deaths_explained(self) -> Iterator[None]:
         try:
             yield
         except BrokenProcessPool:
-            self._executor.shutdown()
+            self.end(at_once=False)  # the executor ends the others itself
             raise WorkerDied(_how_it_ended(process.exitcode for process in self._context.processes)) from None
 
 
@@ -83,6 +96,23 @@ class _RememberingContext(SpawnContext):
         process = SpawnProcess(*arguments, **settings)
         self.processes.append(process)
         return process
+
+
+def _perform(place: Path) -> Path:
+    """Put the result of a call where the call lay."""
+    function, arguments = _load(place)
+    _dump(function(*arguments), place)
+    return place
+
+
+def _dump(value: Any, place: Path) -> None:
+    with place.open("wb") as file:
+        pickle.dump(value, file, pickle.HIGHEST_PROTOCOL)
+
+
+def _load(place: Path) -> Any:
+    with place.open("rb") as file:
+        return pickle.load(file)
 
 
 @contextlib.contextmanager
