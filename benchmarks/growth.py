@@ -57,7 +57,9 @@ def repeated(data: TrainingData, reviews: int) -> TrainingData:
     def documents(some: Documents) -> Documents:
         review = np.tile(some.review, copies) + np.repeat(np.arange(copies) * records, len(some.review))
         offsets = np.concatenate([[0], np.cumsum(np.tile(some.lengths(), copies))])
-        return Documents(np.tile(some.words, copies), review.astype(np.int32), np.tile(some.place, copies), offsets)
+        return Documents(
+            np.tile(some.words, copies), review.astype(np.int32), np.tile(some.characters, (copies, 1)), offsets
+        )
 
     sizes = Sizes(
         data.sizes.users * copies, data.sizes.items * copies, data.sizes.words, max_words=data.sizes.max_words

@@ -28,7 +28,11 @@ class CarpError(Exception):
         return f"{place}{self.what}.{remedy}{end}"
 
 
-class SlowerWarning(RuntimeWarning):
+class CarpWarning(UserWarning):
+    """Something the user should know that stops nothing. The command line prints it as one line."""
+
+
+class SlowerWarning(CarpWarning, RuntimeWarning):
     """Something fast cannot be used here; something slower with the same answers takes its place."""
 
 

@@ -13,6 +13,7 @@ import random
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,12 @@ import pytest
 import torch
 
 import carp
-from carp.errors import CarpError, DamagedError, UsageError
-from carp.persist.bundle import read_bundle
-from carp.storage import MANIFEST, seal
+from carp.cli.entry import main
+from carp.errors import CarpError, CarpWarning, DamagedError, InputError, UsageError
+from carp.persist.bundle import LAYOUT, read_bundle
+from carp.reviews.text import tokens
+from carp.reviews.text.tokens import tokenise
+from carp.storage import MANIFEST, load_arrays, save_arrays, seal
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
@@ -296,6 +300,109 @@ def test_a_loaded_model_is_what_was_saved(rec, whole, tmp_path):
     assert dataclasses.asdict(again.config) == dataclasses.asdict(rec.config)
     for name, tensor in rec.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], tensor)
+
+
+# ---- bundles of other versions
+
+
+def made_differently(files, folder, **made):
+    """The bundle as another version would have saved it; what is None was not written down at all."""
+    facts = json.loads(files["model.json"])
+    facts["made_with"] = {key: value for key, value in {**facts["made_with"], **made}.items() if value is not None}
+    lay_out(folder, {**files, "model.json": json.dumps(facts).encode()})
+    seal(folder, "model")
+
+
+def in_the_first_layout(files, folder):
+    """The bundle as carp 0.1 saved it: each word knows which token of its review it is, and not its characters."""
+    made_differently(files, folder, carp=None, layout=None, tokeniser=None)
+    texts = carp.load(folder.parent / "whole", device="cpu").fitted_corpus.texts
+    arrays = load_arrays(folder / "documents.safetensors")
+    for side in ("user", "item"):
+        starts, review = arrays.pop(f"{side}.characters")[:, 0], arrays[f"{side}.review"]
+        place = [tokenise(texts[r])[1].index(start) for r, start in zip(review.tolist(), starts.tolist(), strict=True)]
+        arrays[f"{side}.place"] = np.array(place, np.int32)
+    save_arrays(folder / "documents.safetensors", arrays)
+    seal(folder, "model")
+
+
+@pytest.fixture
+def first_layout(whole, tmp_path):
+    lay_out(tmp_path / "whole", whole)
+    in_the_first_layout(whole, tmp_path / "old")
+    return tmp_path / "old"
+
+
+def explanations_of(rec):
+    known = rec.fitted_corpus
+    pairs = [
+        (known.users[int(user)], known.items[int(item)]) for user, item in zip(known.user, known.item, strict=True)
+    ]
+    return [rec.explain(user, item).as_dict() for user, item in pairs[:12]]
+
+
+def test_a_bundle_of_the_first_layout_loads_and_explains_to_the_bit_as_before(rec, first_layout):
+    old = carp.load(first_layout, device="cpu")
+    for found, expected in (
+        (old.fitted_corpus.user_documents, rec.fitted_corpus.user_documents),
+        (old.fitted_corpus.item_documents, rec.fitted_corpus.item_documents),
+    ):
+        for name, array in expected.arrays().items():
+            np.testing.assert_array_equal(found.arrays()[name], array, strict=True)
+    assert explanations_of(old) == explanations_of(rec)
+    assert old.facts["made_by"] == "carp 0.1 or earlier"
+
+
+def test_a_bundle_of_the_first_layout_is_refused_where_its_tokeniser_is_no_more(first_layout, monkeypatch):
+    monkeypatch.setattr(tokens, "TOKENISER_VERSION", 2)
+    with pytest.raises(InputError, match=r"saved by carp 0\.1 or earlier") as caught:
+        carp.load(first_layout, device="cpu")
+    assert "train the model anew" in caught.value.fix
+
+
+def test_a_bundle_of_a_newer_layout_is_refused_with_the_version_that_made_it(whole, tmp_path):
+    """Even if it has files that this version does not know, and lacks files that it needs."""
+    files = {name: content for name, content in whole.items() if name != "tokeniser.json"} | {"words.json": b"{}"}
+    made_differently(files, tmp_path / "model", carp="9.1.0", layout=LAYOUT + 1)
+    with pytest.raises(InputError, match=rf"saved by carp 9\.1\.0 in layout {LAYOUT + 1}") as caught:
+        carp.load(tmp_path / "model", device="cpu")
+    assert carp.__version__ in str(caught.value)
+    assert "update carp" in caught.value.fix
+
+
+@pytest.mark.parametrize("made", [{"layout": "2"}, {"layout": 0}, {"layout": []}])
+def test_a_bundle_that_does_not_say_its_layout_in_a_number_is_refused(whole, tmp_path, made):
+    made_differently(whole, tmp_path / "model", **made)
+    with pytest.raises(DamagedError, match="does not say how it was made"):
+        carp.load(tmp_path / "model", device="cpu")
+
+
+def test_a_bundle_of_another_carp_is_noted_and_loads_in_silence(rec, whole, tmp_path):
+    made_differently(whole, tmp_path / "model", carp="9.1.0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = carp.load(tmp_path / "model", device="cpu")
+    assert again.facts == rec.facts | {"made_by": "carp 9.1.0"}
+
+
+def test_a_bundle_of_another_tokeniser_loads_with_one_warning_and_still_says_so_when_saved_again(whole, tmp_path):
+    made_differently(whole, tmp_path / "model", tokeniser=7)
+    for folder, saved in (("model", "again"), ("again", "and again")):
+        with pytest.warns(CarpWarning, match="version 7 of the tokeniser") as told:
+            again = carp.load(tmp_path / folder, device="cpu")
+        assert len(told) == 1
+        assert again.facts["tokeniser"] == 7
+        again.save(tmp_path / saved)
+
+
+def test_the_command_line_tells_of_another_tokeniser_in_one_line(rec, whole, tmp_path, capsys):
+    made_differently(whole, tmp_path / "model", tokeniser=7)
+    (tmp_path / "pairs.csv").write_text(f"user,item\n{rec.fitted_corpus.users[0]},{rec.fitted_corpus.items[0]}\n")
+    command = ["predict", str(tmp_path / "model"), str(tmp_path / "pairs.csv"), "--out", str(tmp_path / "out.csv")]
+    assert main(command) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "tokeniser" in line]
+    assert len(told) == 1
+    assert told[0].startswith(f"carp: {tmp_path / 'model'}: the words of this model were cut by version 7")
 
 
 if __name__ == "__main__":

@@ -50,8 +50,9 @@ ROOMS = [
     "cli",
     "__main__",
 ]
-# An Explanation shows itself, and fitting shows a bar: both reach for the renderer only when asked to.
-LAZY = {("explain", "render"), ("recommender", "render"), ("models", "kernels")}
+# An Explanation shows itself, and fitting shows a bar: both reach for the renderer only when asked to. What is saved
+# names the version of carp that saved it.
+LAZY = {("explain", "render"), ("recommender", "render"), ("models", "kernels"), ("reviews", "carp")}
 BARE = {"torch", "numpy", "safetensors", "triton", "carp"}
 ABSENT = ["msgspec", "polars", "pandas", "pyarrow", "zstandard", "typer", "rich", "scipy", "sklearn", "fastapi"]
 CORE = ("models", "kernels", "training", "storage")

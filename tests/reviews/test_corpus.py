@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carp.errors import DamagedError, InputError, UsageError
+from carp.errors import CarpWarning, DamagedError, InputError, UsageError
 from carp.reviews.corpora.cleaning import in_k_core, last_of_each_pair
-from carp.reviews.corpora.corpus import Corpus, build_corpus
+from carp.reviews.corpora.corpus import LAYOUT, Corpus, build_corpus
 from carp.reviews.corpora.dataset_statistics import dataset_statistics, statistics_table
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.rating_scale import RatingScale
@@ -268,6 +270,51 @@ def test_a_corpus_whose_columns_differ_in_length_is_refused(tmp_path, splits):
                 continue  # one more name, an empty one: nothing contradicts it
             with pytest.raises(DamagedError):
                 Corpus.load(folder)
+
+
+def made_differently(folder, **made):
+    """Save the corpus of a folder again as another version would have; what is None was not written down at all."""
+
+    def change(files):
+        about = json.loads(files["corpus.json"])
+        changed = {**about["made_with"], **made}
+        about["made_with"] = {key: value for key, value in changed.items() if value is not None}
+        files["corpus.json"] = json.dumps(about).encode()
+
+    resave_manifest(folder, change)
+
+
+def test_a_corpus_from_before_versions_were_recorded_loads_in_silence(small, tmp_path):
+    small.save(tmp_path / "corpus")
+
+    def change(files):
+        files["corpus.json"] = json.dumps({"fingerprint": small.fingerprint, "facts": small.facts}).encode()
+
+    resave_manifest(tmp_path / "corpus", change)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = Corpus.load(tmp_path / "corpus")
+    assert loaded.fingerprint == small.fingerprint
+    assert loaded.facts == small.facts | {"made_by": "carp 0.1 or earlier"}
+
+
+def test_a_corpus_of_a_newer_layout_is_refused_with_the_version_that_made_it(small, tmp_path):
+    small.save(tmp_path / "corpus")
+    made_differently(tmp_path / "corpus", carp="9.1.0", layout=LAYOUT + 1)
+    resave_manifest(tmp_path / "corpus", lambda files: files.pop("tokens.npy"))
+    with pytest.raises(InputError, match=rf"saved by carp 9\.1\.0 in layout {LAYOUT + 1}") as caught:
+        Corpus.load(tmp_path / "corpus")
+    assert "update carp" in caught.value.fix
+
+
+def test_a_corpus_of_another_tokeniser_loads_with_one_warning_and_still_says_so_when_saved_again(small, tmp_path):
+    small.save(tmp_path / "corpus")
+    made_differently(tmp_path / "corpus", tokeniser=7)
+    for folder, saved in (("corpus", "again"), ("again", "and again")):
+        with pytest.warns(CarpWarning, match="version 7 of the tokeniser") as told:
+            loaded = Corpus.load(tmp_path / folder)
+        assert len(told) == 1
+        loaded.save(tmp_path / saved)
 
 
 def test_statistics_of_a_small_corpus_are_counted_right(monkeypatch):

@@ -24,8 +24,17 @@ def written(draw):
 def columns(records):
     words = [word for _, text in records for word in text]
     review = [number for number, (_, text) in enumerate(records) for _ in text]
-    place = [n for _, text in records for n in range(len(text))]
-    return (np.array(column, dtype=np.int32) for column in (words, review, place))
+    characters = [span_of(place) for _, text in records for place in range(len(text))]
+    return (
+        np.array(words, dtype=np.int32),
+        np.array(review, dtype=np.int32),
+        np.array(characters, dtype=np.int32).reshape(-1, 2),
+    )
+
+
+def span_of(place):
+    """Words of two letters with a space between them."""
+    return [3 * place, 3 * place + 2]
 
 
 def documents_of(owners, records, max_words):
@@ -34,10 +43,10 @@ def documents_of(owners, records, max_words):
 
 
 def slow_documents(owners, records, max_words):
-    """For each owner its first words, as (word, review, place)."""
+    """For each owner its first words, as (word, review, characters)."""
     documents = [[] for _ in range(owners)]
     for number, (owner, text) in enumerate(records):
-        documents[owner] += [(word, number, place) for place, word in enumerate(text)]
+        documents[owner] += [(word, number, span_of(place)) for place, word in enumerate(text)]
     return [document[:max_words] for document in documents]
 
 
@@ -47,7 +56,7 @@ def test_documents_are_each_owners_first_words_in_order(made):
     assert len(documents) == len(expected)
     assert documents.lengths().tolist() == [len(document) for document in expected]
     flat = [word for document in expected for word in document]
-    found = zip(documents.words.tolist(), documents.review.tolist(), documents.place.tolist(), strict=True)
+    found = zip(documents.words.tolist(), documents.review.tolist(), documents.characters.tolist(), strict=True)
     assert list(found) == flat
     assert max(documents.lengths(), default=0) <= made[2]
 

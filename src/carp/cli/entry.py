@@ -18,7 +18,7 @@ import typer
 
 import carp
 from carp.cli import about_commands, measure_commands, prepare_command, serve_commands, train_command, use_commands
-from carp.errors import CarpError, SlowerWarning, UsageError
+from carp.errors import CarpError, CarpWarning, UsageError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 COMMANDS = (
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with _slowness_in_one_line():
+        with _warnings_in_one_line():
             code = app(None if arguments is None else list(arguments), prog_name="carp", standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:
@@ -98,12 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _slowness_in_one_line() -> Iterator[None]:
-    """What is slower than it could be is told as errors are: without the place in the source that noticed it."""
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print a CarpWarning as one line, like an error, without the source line that raised it."""
     before = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if not issubclass(category, SlowerWarning):
+        if not issubclass(category, CarpWarning):
             before(message, category, *place, **more)
             return
         from carp.render.wording import neutral

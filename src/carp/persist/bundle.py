@@ -16,6 +16,8 @@ from carp.errors import DamagedError
 from carp.models import model_class
 from carp.models.base import RatingModel, make_config
 from carp.models.layers import TunedBiases
+from carp.persist.older_layouts import with_characters
+from carp.reviews.corpora.provenance import FIRST_LAYOUT, check_made_with, differences, made_with
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.documents import Documents
 from carp.reviews.rating_scale import RatingScale
@@ -24,6 +26,7 @@ from carp.storage import check_folder, load_arrays, new_folder, read_json, save_
 from carp.training.fitted_corpus import FittedCorpus
 
 KIND = "model"
+LAYOUT = 2  # of the folder; raised when an older carp could not read it
 FILES = (
     "model.safetensors",
     "baseline.safetensors",
@@ -64,7 +67,7 @@ def write_bundle(
                 "max_words": fitted.max_words,
                 "scale": asdict(fitted.scale),
                 "data": fitted.facts,
-                "made_with": made_with(),
+                "made_with": made_with(LAYOUT, {**fitted.facts["corpus"], **facts}) | _libraries(),
                 **facts,
             },
         )
@@ -74,16 +77,17 @@ def write_bundle(
 def read_bundle(folder: Path) -> tuple[str, RatingModel, TunedBiases, FittedCorpus, dict[str, Any]]:
     """Check every byte against the manifest, then build the model from what is there."""
     listed = check_folder(folder, KIND)["files"]
+    facts = read_json(folder / "model.json") if "model.json" in listed else {}
+    layout = check_made_with(facts, KIND, LAYOUT, str(folder))
     for file in FILES:
         if file not in listed:  # nothing is read that was not checked
             raise DamagedError(
                 f"the manifest does not name {file}", where=str(folder), fix="train it anew, or restore a copy"
             )
-    facts = read_json(folder / "model.json")
     try:
         if missing := NEEDED_FACTS - set(facts):
             raise KeyError(", ".join(sorted(missing)))
-        fitted = _fitted_corpus(folder, facts)
+        fitted = _fitted_corpus(folder, facts, layout)
         name = str(facts["model"])
         kind = model_class(name)
         model = kind(make_config(kind, facts["config"]), fitted.sizes)
@@ -94,10 +98,10 @@ def read_bundle(folder: Path) -> tuple[str, RatingModel, TunedBiases, FittedCorp
         raise DamagedError(
             f"the model cannot be put together ({error})", where=str(folder), fix="train it anew, or restore a copy"
         ) from error
-    return name, model.eval(), baseline, fitted, facts
+    return name, model.eval(), baseline, fitted, facts | differences(facts, KIND, str(folder))
 
 
-def made_with() -> dict[str, str]:
+def _libraries() -> dict[str, str]:
     return {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
 
 
@@ -122,10 +126,12 @@ def _documents(fitted: FittedCorpus) -> dict[str, NDArray[Any]]:
     return {f"{side}.{name}": array for side, docs in sides.items() for name, array in docs.arrays().items()}
 
 
-def _fitted_corpus(folder: Path, facts: dict[str, Any]) -> FittedCorpus:
+def _fitted_corpus(folder: Path, facts: dict[str, Any], layout: int) -> FittedCorpus:
     records = load_arrays(folder / "records.safetensors")
     words = load_arrays(folder / "documents.safetensors")
     strings = {n: StringColumn(records.pop(f"{n}_bytes"), records.pop(f"{n}_offsets")) for n in STRINGS}
+    if layout == FIRST_LAYOUT:
+        words = with_characters(words, strings["texts"], str(folder))
     documents = {
         side: Documents(**{f.name: words[f"{side}.{f.name}"] for f in fields(Documents)}) for side in ("user", "item")
     }

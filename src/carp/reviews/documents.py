@@ -1,8 +1,8 @@
-"""User and item documents from training reviews, ragged, each word knowing the review it came from."""
+"""User and item documents from training reviews, ragged; each word knows its review and its characters there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +19,13 @@ Ints = NDArray[np.int32]
 class Documents:
     """One document for each owner (a user or an item), its words end to end.
 
-    Document d is the stretch `offsets[d]:offsets[d + 1]` of the three word columns. Cut to its first words,
+    Document d is the stretch `offsets[d]:offsets[d + 1]` of the three word columns. It is cut to its first words,
     in the order of the corpus, so that leaving a review out later only shortens it.
     """
 
     words: Ints  # [T] model word ids, from 1
     review: Ints  # [T] the record each word was written in
-    place: Ints  # [T] which token of that record it is, to find its characters again
+    characters: Ints  # [T, 2] where the word begins and ends in the text of that record
     offsets: NDArray[np.int64]  # [D + 1]
 
     def __len__(self) -> int:
@@ -35,22 +35,23 @@ class Documents:
         return np.diff(self.offsets)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"words": self.words, "review": self.review, "place": self.place, "offsets": self.offsets}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def training_words(corpus: Corpus, vocabulary: Vocabulary, train: NDArray[np.int64]) -> tuple[Ints, Ints, Ints]:
-    """The words a model sees, of training records alone: word id, record and token place, in corpus order."""
+    """The words a model sees, of training records alone: word ids, records and characters, in corpus order."""
     offsets = np.asarray(corpus.token_offsets)
     lengths = offsets[train + 1] - offsets[train]
-    place = _ranges(lengths)
     review = np.repeat(train, lengths)
-    words = vocabulary.model_ids[np.asarray(corpus.tokens)[offsets[review] + place]]
+    token = offsets[review] + _ranges(lengths)
+    words = vocabulary.model_ids[np.asarray(corpus.tokens)[token]]
     seen = words > 0
-    return words[seen].astype(np.int32), review[seen].astype(np.int32), place[seen].astype(np.int32)
+    characters = corpus.characters(token[seen])
+    return words[seen].astype(np.int32), review[seen].astype(np.int32), characters
 
 
 def make_documents(
-    words: Ints, review: Ints, place: Ints, owner_of_record: Ints, owners: int, *, max_words: int = 300
+    words: Ints, review: Ints, characters: Ints, owner_of_record: Ints, owners: int, *, max_words: int = 300
 ) -> Documents:
     """Gather the words of each owner's reviews and cut every document to its first `max_words`."""
     owner = owner_of_record[review]
@@ -58,7 +59,7 @@ def make_documents(
     counts = np.bincount(owner, minlength=owners)
     order = order[_ranges(counts) < max_words]
     offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, max_words))]).astype(np.int64)
-    return Documents(words[order], review[order], place[order], offsets)
+    return Documents(words[order], review[order], characters[order], offsets)
 
 
 def _ranges(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

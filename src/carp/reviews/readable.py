@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.reviews.text.sentences import sentences as sentence_spans
-from carp.reviews.text.tokens import tokenise
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,6 @@ class WrittenReview:
     @cached_property
     def sentences(self) -> list[tuple[int, int]]:
         return sentence_spans(self.text)
-
-    @cached_property
-    def words(self) -> tuple[list[str], list[int], list[int]]:
-        return tokenise(self.text)
 
 
 @dataclass(frozen=True, eq=False)

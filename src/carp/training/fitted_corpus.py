@@ -110,15 +110,10 @@ class FittedCorpus:
     def readable(self, documents: Documents, owner: int, leave_out: int = -1) -> ReadableDocument:
         """A document with the characters its words stand on, without one review if so wished."""
         stretch = slice(int(documents.offsets[owner]), int(documents.offsets[owner + 1]))
-        review = documents.review[stretch]
-        kept = review != leave_out
-        review, place = review[kept], documents.place[stretch][kept]
-        sources = {int(record): self.source(int(record)) for record in np.unique(review)}
-        spans = [
-            (sources[r].words[1][p], sources[r].words[2][p])
-            for r, p in zip(review.tolist(), place.tolist(), strict=True)
-        ]
-        starts, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+        kept = documents.review[stretch] != leave_out
+        review = documents.review[stretch][kept]
+        starts, ends = documents.characters[stretch][kept].astype(np.int64).T
+        sources = {record: self.source(record) for record in np.unique(review).tolist()}
         return ReadableDocument(documents.words[stretch][kept], review, starts, ends, sources)
 
     def newcomer(self, texts: list[str]) -> ReadableDocument:
@@ -148,7 +143,7 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCo
         stop_words=read_stop_words(settings.stop_words),
         max_document_share=settings.max_document_share,
     )
-    words, review, place = training_words(corpus, vocabulary, train)
+    seen = training_words(corpus, vocabulary, train)
     low, high = corpus.facts["scale_range"]
     cap = settings.max_words
     place_in_training = np.full(len(corpus), -1, np.int32)
@@ -162,11 +157,11 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCo
         rating=np.asarray(corpus.rating),
         part=split.part,
         vocabulary=vocabulary,
-        user_documents=make_documents(words, review, place, corpus.user, len(corpus.users), max_words=cap),
-        item_documents=make_documents(words, review, place, corpus.item, len(corpus.items), max_words=cap),
+        user_documents=make_documents(*seen, corpus.user, len(corpus.users), max_words=cap),
+        item_documents=make_documents(*seen, corpus.item, len(corpus.items), max_words=cap),
         max_words=cap,
         levels=int(corpus.facts["levels"]),
         scale=RatingScale(low, high, clip=False, origin="the corpus"),
-        reviews=make_documents(words, review, place, place_in_training, len(train), max_words=cap),
+        reviews=make_documents(*seen, place_in_training, len(train), max_words=cap),
         facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
     )

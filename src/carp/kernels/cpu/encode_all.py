@@ -39,8 +39,9 @@ def encode_side(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor
 
 def _stretch(documents: Documents, start: int, end: int) -> Documents:
     first, last = int(documents.offsets[start]), int(documents.offsets[end])
-    words, review, place = (c[first:last] for c in (documents.words, documents.review, documents.place))
-    return Documents(words, review, place, documents.offsets[start : end + 1] - first)
+    columns = (documents.words, documents.review, documents.characters)
+    words, review, characters = (column[first:last] for column in columns)
+    return Documents(words, review, characters, documents.offsets[start : end + 1] - first)
 
 
 # ---- in C
@@ -58,7 +59,7 @@ def _encode_native(
     reader: NativeReader, slot: NDArray[np.int32], slices: Tensor, documents: Documents, out: Tensor
 ) -> None:
     words, review = (np.ascontiguousarray(column, np.int32) for column in (documents.words, documents.review))
-    documents = Documents(words, review, documents.place, np.ascontiguousarray(documents.offsets, np.int64))
+    documents = Documents(words, review, documents.characters, np.ascontiguousarray(documents.offsets, np.int64))
     places = np.empty((len(words), reader.window), np.int32)
     everyone = np.arange(len(documents))
     blocks = cut(documents.offsets, everyone, np.zeros(len(documents), np.int64), np.zeros(0, np.int64))

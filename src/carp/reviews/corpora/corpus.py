@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
 from carp.reviews.corpora.cleaning import CorpusRules, Origin, facts_of, kept_records, refuse_single, sources_of
+from carp.reviews.corpora.provenance import check_made_with, differences, made_with
 from carp.reviews.corpora.records import RecordColumns, columns_of_reviews
 from carp.reviews.corpora.string_column import StringColumn, pieces
 from carp.reviews.corpora.text_chunks import TextChunk, chunks_in_memory
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from carp.reviews.rating_scale import RatingScale
     from carp.reviews.sources.ledger import Ledger, Reviews
 
+LAYOUT = 1  # of the folder; raised when an older carp could not read it
 STRINGS = ("users", "items", "words", "texts")
 FIX = "prepare the corpus anew, or restore it from a copy"
 Records = NDArray[np.integer[Any]]
@@ -74,6 +76,13 @@ class Corpus:
         step = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return place, np.asarray(self.tokens)[offsets[records][place] + step]
 
+    def characters(self, tokens: Records) -> NDArray[np.int32]:
+        """Where some tokens begin and end in the texts of their records. [tokens, 2]"""
+        if not len(self.token_starts):  # a slim copy has no texts, and so no characters
+            return np.zeros((len(tokens), 2), np.int32)
+        starts = np.asarray(self.token_starts)[tokens]
+        return np.stack([starts, starts + np.asarray(self.token_lengths)[tokens]], axis=1)
+
     def columns(self) -> dict[str, NDArray[Any]]:
         """Every column as a plain array, by the name of its file."""
         arrays: dict[str, NDArray[Any]] = {}
@@ -105,7 +114,8 @@ class Corpus:
         for name, array in self.columns().items():
             if not (folder / f"{name}.npy").exists():
                 _save_column(folder / f"{name}.npy", array)
-        write_json(folder / "corpus.json", {"fingerprint": self.fingerprint, "facts": self.facts})
+        about = {"fingerprint": self.fingerprint, "facts": self.facts, "made_with": made_with(LAYOUT, self.facts)}
+        write_json(folder / "corpus.json", about)
         if ledger is not None:
             ledger.save(folder / "rejects.jsonl")
 
@@ -114,12 +124,14 @@ class Corpus:
         """A saved corpus, every file checked against its manifest; columns stay on the disk unless told otherwise."""
         folder = Path(folder)
         manifest = check_folder(folder, "corpus")
+        about = read_json(folder / "corpus.json") if "corpus.json" in manifest["files"] else {}
+        check_made_with(about, "corpus", LAYOUT, str(folder))
         missing = [name for name in cls._needed_files() if name not in manifest["files"]]
         if missing:
             raise DamagedError(f"the manifest does not name {missing[0]}", where=str(folder), fix=FIX)
         try:
-            about = read_json(folder / "corpus.json")
-            corpus = cls._open_columns(folder, manifest["files"], about["facts"], mmap=mmap)
+            facts = about["facts"] | differences(about, "corpus", str(folder))
+            corpus = cls._open_columns(folder, manifest["files"], facts, mmap=mmap)
             corpus.__dict__["fingerprint"] = about["fingerprint"]  # spares reading every column again
             fault = corpus._fault()
         except (OSError, ValueError, KeyError, TypeError) as error:

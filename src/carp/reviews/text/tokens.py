@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from carp.reviews.text.lexicon import MOST_SURFACES, NO_WORD, Lexicon, as_word
 
+TOKENISER_VERSION = 1  # raised when words are cut differently, so that what is saved can say which words it holds
 BLOCK = 256 << 10  # bytes looked at together: they and what is found in them fit into a processor's cache
 GROUP = 4 << 20  # bytes numbered together
 

@@ -1,0 +1,38 @@
+"""Bundles of older layouts, brought to the present one while they are loaded.
+
+Layout 1 held for each word of a document which token of its review it is, and not the characters it stands on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.errors import InputError
+from carp.reviews.corpora.provenance import FIRST_TOKENISER
+from carp.reviews.corpora.string_column import StringColumn
+from carp.reviews.text import tokens
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def with_characters(documents: Arrays, texts: StringColumn, where: str) -> Arrays:
+    """The documents of layout 1 with the characters of their words, found by cutting the reviews into words again."""
+    if tokens.TOKENISER_VERSION != FIRST_TOKENISER:
+        raise InputError(
+            f"this model was saved by carp 0.1 or earlier, whose tokeniser (version {FIRST_TOKENISER}) is no more",
+            where=where,
+            fix="train the model anew, or load and save it once with carp 0.2",
+        )
+    sides = sorted({name.partition(".")[0] for name in documents})
+    records = np.unique(np.concatenate([documents[f"{side}.review"] for side in sides]))
+    cut = tokens.tokenise_many([texts[record] for record in records.tolist()])
+    found = {name: array for name, array in documents.items() if not name.endswith(".place")}
+    for side in sides:
+        review = np.searchsorted(records, documents[f"{side}.review"])
+        token = cut.offsets[review] + documents[f"{side}.place"]
+        starts = cut.starts[token]
+        found[f"{side}.characters"] = np.stack([starts, starts + cut.lengths[token]], axis=1)
+    return found
