@@ -35,8 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
+import source_tree  # noqa: F401  carp of this checkout
 from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.layers import SHRINKAGES
 from carp.reviews.documents import Documents

@@ -30,25 +30,22 @@ from typing import Any
 import numpy as np
 import torch
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
-
-# What is measured lies beside this file and in ../src, installed or not.
-from carp.kernels.best_items import top_items  # noqa: E402
-from carp.kernels.cpu.cpu_trainer import CpuTrainer  # noqa: E402
-from carp.models.batch import Pairs, TrainingData  # noqa: E402
-from carp.models.carp import Carp, CarpConfig  # noqa: E402
-from carp.models.predict import encode_documents, score_pairs  # noqa: E402
-from carp.reviews.corpora.corpus import Corpus, build_corpus  # noqa: E402
-from carp.reviews.documents import Documents  # noqa: E402
-from carp.reviews.shop.made_up_shop import make_shop  # noqa: E402
-from carp.reviews.sources.formats import read_reviews  # noqa: E402
-from carp.reviews.split import random_split  # noqa: E402
-from carp.reviews.text.vocabulary import TextSettings  # noqa: E402
-from carp.training.fitted_corpus import fit_corpus  # noqa: E402
-from carp.training.loop import TrainingSettings, make_optimizer, repeatable  # noqa: E402
-from growth import BATCH, endless, growth, growth_at  # noqa: E402
-from straightforward import Straightforward, document_words, predict, training_steps  # noqa: E402
+import source_tree
+from carp.kernels.best_items import top_items
+from carp.kernels.cpu.cpu_trainer import CpuTrainer
+from carp.models.batch import Pairs, TrainingData
+from carp.models.carp import Carp, CarpConfig
+from carp.models.predict import encode_documents, score_pairs
+from carp.reviews.corpora.corpus import Corpus, build_corpus
+from carp.reviews.documents import Documents
+from carp.reviews.shop.made_up_shop import make_shop
+from carp.reviews.sources.formats import read_reviews
+from carp.reviews.split import random_split
+from carp.reviews.text.vocabulary import TextSettings
+from carp.training.fitted_corpus import fit_corpus
+from carp.training.loop import TrainingSettings, make_optimizer, repeatable
+from growth import BATCH, endless, growth, growth_at
+from straightforward import Straightforward, document_words, predict, training_steps
 
 CPU = torch.device("cpu")
 WORKS = "training", "encoding", "scoring", "predicting", "help"
@@ -72,7 +69,7 @@ class Work:
 def load(path: str | None) -> tuple[str, Corpus]:
     if path is not None:
         return Path(path).name, Corpus.load(Path(path))
-    real = ROOT.parent / "shared" / "data" / "reviews_Musical_Instruments_5.json.gz"
+    real = source_tree.ROOT.parent / "shared" / "data" / "reviews_Musical_Instruments_5.json.gz"
     if real.exists():
         return "musical-instruments", build_corpus(read_reviews(str(real)))
     return "made-up shop", build_corpus(read_reviews(make_shop(seed=0).frame()))
@@ -210,7 +207,7 @@ def predicting(model: Carp, plain: Straightforward, data: TrainingData, test: Pa
 def asking_for_help(rounds: int) -> Work:
     """Against the limit of half a second: there is no other form."""
     command = [sys.executable, "-m", "carp", "--help"]
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
+    environment = {"PYTHONPATH": str(source_tree.SOURCE), "PATH": "/usr/bin:/bin"}
     times = []
     for _ in range(rounds):
         began = time.perf_counter()

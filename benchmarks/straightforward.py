@@ -9,9 +9,7 @@ next, and biases, loss and routing are written as batched tensor operations, not
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,8 +17,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
+import source_tree  # noqa: F401  carp of this checkout
 from carp.models.batch import Pairs, TrainingData
 from carp.models.carp import Carp
 from carp.reviews.documents import Documents, padded
