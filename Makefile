@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint install clean speed speed-growth speed-gpu docs
+.PHONY: demo test lint coverage install clean speed speed-growth speed-gpu docs
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -18,6 +18,12 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+coverage: install  # all tests, also in the processes they start, and the lines that none of them reaches
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 speed: install
 	$(BIN)/python benchmarks/speed.py --out results/speed-cpu.json
@@ -48,4 +54,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt
 	touch $(VENV)/installed $@
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
