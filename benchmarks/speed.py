@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import source_tree
 from carp.kernels.best_items import top_items
@@ -157,7 +158,7 @@ def _encoding_flop(model: Carp, tokens: int) -> float:
 def scoring(
     model: Carp, plain: Straightforward, data: TrainingData, rounds: int, count: int = 100_000
 ) -> Iterator[Work]:
-    sides = [encode_documents(e, d, CPU) for e, d in _documents(model, data)]
+    sides = encoded(model, data)
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, data.sizes.users, count), rng.integers(0, data.sizes.items, count)
     pairs = Pairs(users, items, np.zeros(count, np.float32), np.full(count, -1))
@@ -182,9 +183,15 @@ def _documents(model: Carp, data: TrainingData) -> list[tuple[Any, Documents]]:
     return [(model.encode_users, data.user_documents), (model.encode_items, data.item_documents)]
 
 
+def encoded(model: Carp, data: TrainingData) -> tuple[Tensor, Tensor]:
+    """The sides of all users and of all items."""
+    users, items = (encode_documents(encode, documents, CPU) for encode, documents in _documents(model, data))
+    return users, items
+
+
 def predicting(model: Carp, plain: Straightforward, data: TrainingData, test: Pairs, rounds: int) -> Iterator[Work]:
     """The straightforward form encodes both documents of every pair; it is timed on a hundred pairs a turn."""
-    sides = [encode_documents(e, d, CPU) for e, d in _documents(model, data)]
+    sides = encoded(model, data)
     some = np.random.default_rng(0).choice(len(test), min(100, len(test)), replace=False)
     part = Pairs(test.users[some], test.items[some], test.ratings[some], test.records[some])
 
@@ -193,8 +200,7 @@ def predicting(model: Carp, plain: Straightforward, data: TrainingData, test: Pa
             pass
 
     def from_documents() -> None:
-        fresh = [encode_documents(e, d, CPU) for e, d in _documents(model, data)]
-        score_pairs(model, *fresh, test)
+        score_pairs(model, *encoded(model, data), test)
 
     a, b = in_turns(theirs, lambda: score_pairs(model, *sides, test), rounds)
     a *= len(test) / len(part)

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import carp
+from carp.bench import cell_processes
 from carp.bench import cells as cells_module
 from carp.bench.__main__ import main as bare
 from carp.bench.cells import Cell, changed, run_cell
@@ -24,7 +25,6 @@ from carp.bench.results_folder import BENCH, owned_results, pair_errors, read_re
 from carp.bench.settings_search import choose_settings, search_space
 from carp.cli.entry import main
 from carp.errors import CarpError, DamagedError, UsageError
-from carp.kernels.cpu.threads import workers
 from carp.models import REGISTRY, Entry
 from carp.models.carp import NEGATIVE, POSITIVE
 
@@ -284,9 +284,9 @@ def test_the_contract_suite_takes_the_documented_model_up_and_it_holds(tmp_path)
 
 
 def test_a_cell_whose_process_died_says_on_which_machine_and_with_what(corpus, monkeypatch):
-    monkeypatch.setattr(workers, "machine", lambda device: f"the machine of {device}")
+    monkeypatch.setattr(cell_processes, "machine", lambda device: f"the machine of {device}")
     [cell] = grid(corpus, "mean", seeds=1).cells()
-    line = workers._of_the_dead(workers.Worker(None, None, cell, "cuda:1"), "it ended")
+    line = cell_processes._of_the_dead(cell_processes.Worker(None, None, cell, "cuda:1"), "it ended")
     assert line["machine"] == "the machine of cuda:1"
     assert line["torch"] == torch.__version__
     assert line.keys() >= cell.describe().keys() | {"error", "seconds", "peak_memory", "version"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -218,7 +219,7 @@ def test_the_commits_and_machines_of_a_table_are_told(tmp_path):
 
 
 def test_plots_whose_captions_read_alike_are_files_of_their_own(tmp_path):
-    sections = [Section(name, [], plots=[(f"MSE on {name}", lambda name=name: name)]) for name in ("a b", "a/b", "a b")]
+    sections = [Section(name, [], plots=[(f"MSE on {name}", partial(str, name))]) for name in ("a b", "a/b", "a b")]
     write_plots(sections, tmp_path)
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", report_markdown(sections, "plots"))
     assert shown == ["plots/MSE-on-a-b.svg", "plots/MSE-on-a-b-2.svg", "plots/MSE-on-a-b-3.svg"]

@@ -156,4 +156,5 @@ def test_a_process_that_dies_costs_its_own_cell_alone(tmp_path):
 
 
 if __name__ == "__main__":
-    parent(*sys.argv[1:4], int(sys.argv[4]))
+    _, corpus, out, reference, kills = sys.argv
+    parent(corpus, out, reference, int(kills))

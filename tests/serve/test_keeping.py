@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_slow_work_takes_turns_in_order_and_lets_quick_work_through():
 
     async def everything():
         turns = WorkQueue()
-        slow = [asyncio.create_task(turns.take(lambda n=n: happened.append(f"slow {n}"))) for n in range(3)]
+        slow = [asyncio.create_task(turns.take(partial(happened.append, f"slow {n}"))) for n in range(3)]
 
         async def quick():
             happened.append("quick")
