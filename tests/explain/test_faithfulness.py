@@ -626,4 +626,4 @@ def test_the_demo_s_shop_is_known_again_and_no_other(corpus, recommender):
     demo = make_shop(seed=0, **QUICK_SHOP_SIZE)
     fitted = trained(build_corpus(read_reviews(demo.frame())), "bias", epochs=1)
     assert made_up_shop(fitted).reviews == demo.reviews
-    assert made_up_shop(SimpleNamespace(fitted=SimpleNamespace(users=["A1"], items=["B2"]))) is None
+    assert made_up_shop(SimpleNamespace(fitted_corpus=SimpleNamespace(users=["A1"], items=["B2"]))) is None
