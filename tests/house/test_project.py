@@ -81,7 +81,8 @@ def test_windows_is_refused_in_words_that_name_the_way_round():
 
 def test_the_source_archive_holds_everything_that_the_repository_does():
     """The archive's tests read the pages, the results, the Makefile and the workflows."""
-    packed = set(PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]) | {"pyproject.toml"}
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    packed = {name.removeprefix("/") for name in included} | {"pyproject.toml"}  # which is always packed
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().split()]
     unpacked = [*ignored, ".git", "PKG-INFO"]
     here = {path.name for path in ROOT.iterdir() if not any(fnmatch(path.name, name) for name in unpacked)}
