@@ -591,10 +591,8 @@ def test_a_model_that_reads_no_document_of_known_people_is_told_of(corpus):
 
 
 @pytest.fixture(scope="module")
-def bundle(recommender, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bundle") / "model"
-    recommender.save(folder)
-    return folder
+def bundle(recommender, saved):
+    return saved(recommender)
 
 
 def test_the_command_shows_both_kinds_of_figures(bundle, capsys):

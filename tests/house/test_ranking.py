@@ -30,10 +30,8 @@ def recommender(shop, single_thread):
 
 
 @pytest.fixture(scope="module")
-def folder(recommender, tmp_path_factory):
-    out = tmp_path_factory.mktemp("ranking") / "model"
-    recommender.save(out)
-    return out
+def folder(recommender, saved):
+    return saved(recommender)
 
 
 def rated(recommender, user):

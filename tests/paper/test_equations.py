@@ -1,4 +1,4 @@
-"""Every equation of the paper, and every option beside it, against the slow twin in conftest.py."""
+"""Every equation of the paper, and every option beside it, against the slow twin in tests/twins."""
 
 from __future__ import annotations
 

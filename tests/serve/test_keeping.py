@@ -72,12 +72,15 @@ def test_counts_of_all_workers_are_put_together():
         counters.count("/a", 200, seconds)
     counters.count("/unheard of", 418, 0.1)
     lines = counters.text().splitlines()
-    assert 'carp_requests_total{route="/a",status="200"} 3' in lines
-    assert 'carp_requests_total{route="other",status="other"} 1' in lines
-    assert 'carp_request_seconds_bucket{route="/a",le="0.001"} 1' in lines
-    assert 'carp_request_seconds_bucket{route="/a",le="0.005"} 2' in lines
-    assert 'carp_request_seconds_bucket{route="/a",le="+Inf"} 3' in lines
-    assert 'carp_request_seconds_count{route="/a"} 3' in lines
+    expected = {
+        'carp_requests_total{route="/a",status="200"} 3',
+        'carp_requests_total{route="other",status="other"} 1',
+        'carp_request_seconds_bucket{route="/a",le="0.001"} 1',
+        'carp_request_seconds_bucket{route="/a",le="0.005"} 2',
+        'carp_request_seconds_bucket{route="/a",le="+Inf"} 3',
+        'carp_request_seconds_count{route="/a"} 3',
+    }
+    assert expected <= set(lines)
     assert not [line for line in lines if '"/b"' in line]
 
 
