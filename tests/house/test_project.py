@@ -95,3 +95,10 @@ def test_places_and_commands_that_the_pages_name_are_there(page):
     places = re.findall(r"`((?:src|tests|docs|benchmarks|results|\.github)/[^`*]*)`", text)
     assert not [place for place in places if "NAME" not in place and not (ROOT / place).exists()]
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) <= targets()
+
+
+def test_no_test_measures_how_long_something_takes():
+    """A busy machine would fail it; `make speed` measures."""
+    clocks = re.compile(r"\b(?:perf_counter|process_time|thread_time|timeit)\b")
+    tests = [file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__)]
+    assert not [file for file in tests if clocks.search(file.read_text())]
