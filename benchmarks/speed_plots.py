@@ -31,16 +31,6 @@ def in_powers(axes: Any, across: str, up: str) -> None:
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
         plain_numbers(axis)
-    named(axes, across, up)
-
-
-def from_nothing(axes: Any, across: str, up: str) -> None:
-    """Upwards from zero, with the axes' names and a legend."""
-    axes.set_ylim(bottom=0)
-    named(axes, across, up)
-
-
-def named(axes: Any, across: str, up: str) -> None:
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.legend(frameon=False)
@@ -74,7 +64,10 @@ def memory_plot(trained: list[Row], prepared: list[Row]) -> str:
             if rows:
                 axes.plot([r["reviews"] for r in rows], [r[key] / 1e9 for r in rows], "o-", color=colour, label=name)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        from_nothing(axes, "reviews", "peak memory, GB")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("reviews")
+        axes.set_ylabel("peak memory, GB")
+        axes.legend(frameon=False)
         return as_svg(figure)
 
 
@@ -88,7 +81,10 @@ def batches_plot(rows: list[Row]) -> str:
         axes.axhline(1, color="black", linewidth=0.6)
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)
-        from_nothing(axes, "pairs at once", "pairs a second over the straightforward form's")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("pairs at once")
+        axes.set_ylabel("pairs a second over the straightforward form's")
+        axes.legend(frameon=False)
         return as_svg(figure)
 
 

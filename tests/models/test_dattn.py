@@ -9,15 +9,29 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from carp.models.batch import Batch
+from carp.models.base import make_config
+from carp.models.batch import Batch, Sizes
 from carp.models.dattn import DAttn, WindowSum
-from tiny_models import document, tiny
 
+SIZES = Sizes(users=3, items=3, words=9)
 TINY = {"dimension": 4, "filters": 3, "hidden": 5, "latent_size": 2, "dropout": 0.0}
 
 
 def made(seed=0, **settings):
-    return tiny(DAttn, {**TINY, **settings}, seed)
+    torch.manual_seed(seed)
+    model = DAttn(make_config(DAttn, {**TINY, **settings}), SIZES).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name != "embedding.weight":
+                parameter.copy_(torch.randn_like(parameter))
+    return model
+
+
+def document(*reviews, width=9):
+    words = [word for review in reviews for word in review]
+    number = [place for place, review in enumerate(reviews) for _ in review]
+    rest = width - len(words)
+    return torch.tensor([[*words, *[0] * rest]]), torch.tensor([[*number, *[-1] * rest]])
 
 
 def sigmoid(x):

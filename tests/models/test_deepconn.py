@@ -6,17 +6,31 @@ import numpy as np
 import torch
 
 from carp.models.base import make_config
-from carp.models.batch import Batch, Pairs, TrainingData
+from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.deepconn import DeepConn
 from carp.models.layers import max_over_words
 from carp.reviews.documents import Documents
-from tiny_models import SIZES, document, tiny
 
+SIZES = Sizes(users=3, items=3, words=9)
 TINY = {"dimension": 4, "filters": 3, "latent_size": 2, "factors": 2}
 
 
 def made(seed=0, **settings):
-    return tiny(DeepConn, {**TINY, **settings}, seed)
+    torch.manual_seed(seed)
+    model = DeepConn(make_config(DeepConn, {**TINY, **settings}), SIZES).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name != "embedding.weight":
+                parameter.copy_(torch.randn_like(parameter))
+    return model
+
+
+def document(*reviews, width=8):
+    """Words and reviews [1, L] of a document given as lists of words."""
+    words = [word for review in reviews for word in review]
+    number = [place for place, review in enumerate(reviews) for _ in review]
+    rest = width - len(words)
+    return torch.tensor([[*words, *[0] * rest]]), torch.tensor([[*number, *[-1] * rest]])
 
 
 def batch_of(user, item):
