@@ -41,9 +41,9 @@ ROOMS = [
     "ranking",
     "persist",
     "settings",
+    "user_input",
     "recommender",
     "carp",  # the package itself: the public names
-    "explain.faithfulness",
     "render",
     "bench",
     "serve",

@@ -7,9 +7,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from carp.explain.profiles import read_document
+from carp.explain.kept_readings import LastUsed, read_document
 from carp.serve.answer_service import AnswerService
-from carp.serve.caches import LastUsed, RememberingCorpus
+from carp.serve.caches import RememberingCorpus
 from carp.serve.id_search import Haystack
 from carp.serve.request_batching import RequestBatcher
 from carp.serve.request_counts import Counters
@@ -20,8 +20,8 @@ def test_readings_kept_for_all_documents_are_those_of_each_alone(recommender):
     desk = AnswerService(recommender)
     fitted, model = recommender.fitted_corpus, recommender.model
     for kept, read, documents in (
-        (desk.swift.readings[0], model.read_users, fitted.user_documents),
-        (desk.swift.readings[1], model.read_items, fitted.item_documents),
+        (desk.explainer.kept[0], model.read_users, fitted.user_documents),
+        (desk.explainer.kept[1], model.read_items, fitted.item_documents),
     ):
         for owner in range(len(documents)):
             alone = read_document(read, fitted.readable(documents, owner), recommender.device)

@@ -73,7 +73,7 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False, show: Tell = prin
     size = recommender.save(out / "model", overwrite=True)
     found = recommender.evaluate()
     show(f"\n{evaluation_text(found)}\n")
-    causes = planted_causes_found(recommender, shop)
+    causes = planted_causes_found(recommender.explainer, shop)
     show(f"{causes}\n")
     user, item = _telling_pair(recommender)
     _explain(recommender, user, item, out / "explanation.html", show)

@@ -58,8 +58,6 @@ def profile(
     overwrite: Overwrite = False,
 ) -> None:
     """A person's viewpoints, or what people like and dislike about a thing."""
-    from carp.explain.profiles import person_profile, thing_profile
-
     if (user is None) == (item is None):
         fix = "give either --user or --item"
         raise UsageError("it is not clear whose profile is wanted", where="carp profile", fix=fix)
@@ -67,7 +65,7 @@ def profile(
         check_new_file(out, overwrite)
     recommender = carp.load(model)
     with naming(model):
-        found = person_profile(recommender, user) if user is not None else thing_profile(recommender, str(item))
+        found = recommender.profile(user=user, item=item)
     suffix = {".html": "html", ".htm": "html", ".json": "json"}
     _deliver(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
 

@@ -228,9 +228,11 @@ def _judge_explanations(
     others = []
     for folder in against:
         with naming(folder):
-            others.append(carp.load(folder))
+            others.append(carp.load(folder).explainer)
     options: dict[str, Any] = {"against": others, "aspects": aspects, "shop": made_up_shop(recommender)}
-    return measure_explanations(recommender, pairs=pairs or PAIRS, tell=lambda what: say(f"{what}."), **options)
+    return measure_explanations(
+        recommender.explainer, pairs=pairs or PAIRS, tell=lambda what: say(f"{what}."), **options
+    )
 
 
 def made_up_shop(recommender: Recommender) -> Shop | None:
