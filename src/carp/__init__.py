@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from carp.moved import tell_where_modules_went
+
 if TYPE_CHECKING:
     from carp.errors import CarpError
     from carp.explain.explanation import Explanation
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from carp.reviews.sources.formats import read_reviews
 
 __version__ = "0.1.0"
+
+tell_where_modules_went()
 
 _PLACES = {
     "CarpError": "carp.errors",

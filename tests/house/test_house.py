@@ -12,6 +12,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "carp"
 FILES = sorted(SOURCE.rglob("*.py"))
 MOST_AT_THE_TOP = 10
 SPECIAL = {"__init__", "__main__"}
+CHECKS = ("isinstance", "issubclass")
 
 
 def name_of(path):
@@ -47,13 +48,9 @@ def test_every_package_says_what_lives_there(path):
 def carp_checks(tree):
     """Places that ask whether something is a Carp."""
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("isinstance", "issubclass")
-        ):
-            if any(isinstance(part, ast.Name) and part.id == "Carp" for part in ast.walk(node.args[1])):
-                yield node.lineno
+        asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CHECKS
+        if asked and any(isinstance(part, ast.Name) and part.id == "Carp" for part in ast.walk(node.args[1])):
+            yield node.lineno
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
