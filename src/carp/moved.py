@@ -119,9 +119,8 @@ MODULES = {  # below carp: before, and now
     "serve.turns": "serve.work_queue",
     "train": "training.loop",
 }
-NAMES: dict[
-    str, dict[str, tuple[str, ...]]
-] = {  # names of modules that are packages now, and the module that holds them
+# Names that modules had which are packages now, and the modules that hold them.
+NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "carp.explain": {
         "carp.explain.explanation": ("Capsule", "Explanation", "LogicUnit", "Mark", "Sentence", "Side", "TargetReview")
     },

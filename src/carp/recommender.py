@@ -130,11 +130,9 @@ class Recommender:
         Returns:
             The recommender itself.
         """
-        fitted, log = self._fitted, self._training_log
-        self.__init__(**{**self._given, **params})  # type: ignore[misc]
-        if fitted is not None:
-            self._take(fitted)
-            self._training_log = log
+        made = type(self)(**{**self._given, **params})  # refused before anything changes here
+        made._fitted, made._training_log = self._fitted, self._training_log
+        self.__dict__.update(made.__dict__)
         return self
 
     def __repr__(self) -> str:
@@ -255,6 +253,12 @@ class Recommender:
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
+
+    @property
+    def form(self) -> str:
+        """The model's name, with its variant where it has several: "carp, calibrated"."""
+        variant = getattr(self.config, "variant", None)
+        return self.name if variant is None else f"{self.name}, {variant}"
 
     # ---- what is there after fitting
 

@@ -51,7 +51,7 @@ def train(
     if as_json:
         facts = recommender.facts
         kept = {key: facts[key] for key in ("best_epoch", "epochs", "valid_mse", "seed", "split_seed", "device")}
-        show_json({"out": str(out), "model": model, "bytes": size, **kept})
+        show_json({"out": str(out), "model": model, "form": recommender.form, "bytes": size, **kept})
     elif not quiet:
         _report_training(recommender, out, size)
 
@@ -128,7 +128,7 @@ def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     from carp.storage import readable_size
 
     facts, fitted = recommender.facts, recommender.fitted_corpus
-    lines = [("model", f"{recommender.name}, in {out}, {readable_size(size)}"), ("split", str(fitted.facts["split"]))]
+    lines = [("model", f"{recommender.form}, in {out}, {readable_size(size)}"), ("split", str(fitted.facts["split"]))]
     if facts["valid_mse"] is not None:
         best = f"{facts['valid_mse']:.4f} in epoch {facts['best_epoch']} of {facts['epochs']}"
         lines.append(("validation MSE", best))

@@ -69,13 +69,24 @@ class ThingProfile(ShowsItself):
 
 
 @dataclass(frozen=True, repr=False)
-class Summary(ShowsItself):
-    """The sentences about a thing that matter to one person, weightiest first."""
+class Summary:
+    """The sentences about a thing that matter to one person, weightiest first. Shows itself in a terminal."""
 
     user: str
     item: str
     sentences: tuple[SummarySentence, ...]
     notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        from carp.render.summary_text import summary_text
+
+        return summary_text(self)
+
+    __repr__ = __str__
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON-ready data."""
+        return asdict(self)
 
 
 def person_profile(explainer: Explainer, user: int, *, sentences: int = 2) -> PersonProfile:
