@@ -35,7 +35,7 @@ def validation_errors(corpus: Corpus, seed: int, settings: dict[str, Any], *, pl
         carp.training.loop, "trainer_for", (lambda *_: None) if plain else carp.training.loop.trainer_for
     ):
         fitted.fit(corpus, progress=False)
-    return [json.loads(line)["valid_mse"] for line in fitted._log.splitlines()]
+    return [json.loads(line)["valid_mse"] for line in fitted.training_log.splitlines()]
 
 
 def main() -> None:

@@ -80,7 +80,7 @@ class Recommender:
         self.fit_settings, self.text = sorted_settings.fit, sorted_settings.text
         self.training, self.config = sorted_settings.training, sorted_settings.config
         self._fitted: FittedModel | None = None
-        self._training_log = b""
+        self.training_log = b""
 
     @classmethod
     def of(cls, fitted: FittedModel, *, training_log: bytes = b"") -> Recommender:
@@ -105,7 +105,7 @@ class Recommender:
             **asdict(fitted.model.config),
         )
         recommender._take(fitted)
-        recommender._training_log = training_log
+        recommender.training_log = training_log
         return recommender
 
     # ---- settings
@@ -131,7 +131,7 @@ class Recommender:
             The recommender itself.
         """
         made = type(self)(**{**self._given, **params})  # refused before anything changes here
-        made._fitted, made._training_log = self._fitted, self._training_log
+        made._fitted, made.training_log = self._fitted, self.training_log
         self.__dict__.update(made.__dict__)
         return self
 
@@ -214,7 +214,7 @@ class Recommender:
             )
         )
         self.facts["degree_scale"] = self.explainer.degree_scale()
-        self._training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
+        self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
 
     def _corpus(self, reviews: Any) -> Corpus:
@@ -569,7 +569,7 @@ class Recommender:
             baseline=self.baseline,
             fitted=self.fitted_corpus,
             facts=self.facts,
-            log=self._training_log,
+            log=self.training_log,
             overwrite=overwrite,
         )
         return folder_size(folder)
