@@ -255,10 +255,9 @@ class Recommender:
         }
 
     @property
-    def form(self) -> str:
-        """The model's name, with its variant where it has several: "carp, calibrated"."""
-        variant = getattr(self.config, "variant", None)
-        return self.name if variant is None else f"{self.name}, {variant}"
+    def form(self) -> str | None:
+        """The variant of the model, where it has several."""
+        return getattr(self.config, "variant", None)
 
     # ---- what is there after fitting
 
