@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sources import cell, code, table
 from typer.models import ArgumentInfo
 
 from carp.cli.entry import COMMANDS
+from sources import cell, code, table
 
 SHAPES = {int: "N", float: "NUMBER", Path: "PATH", str: "TEXT"}
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sources import cell, code, fields_of, table
-
 from carp.explain.explainer import explains
 from carp.models import REGISTRY, model_class
 from carp.recommender import Recommender
 from carp.reviews.text.vocabulary import TextSettings
 from carp.settings import FitSettings
 from carp.training.loop import TrainingSettings
+from sources import cell, code, fields_of, table
 
 SHARED = (
     ("Training", TrainingSettings, "How any model is trained."),

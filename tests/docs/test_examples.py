@@ -5,9 +5,10 @@ from __future__ import annotations
 import doctest
 import importlib
 
+import pytest
+
 import comparing
 import examples
-import pytest
 
 PAGES = examples.pages_with_examples()
 

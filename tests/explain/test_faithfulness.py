@@ -265,9 +265,9 @@ def test_naming_the_only_word_that_counts_is_comprehensive_and_sufficient(held, 
     assert found.blanked_beside_words is None
 
     wrong = naming(held, other)
-    moves = removal(Trial(CountsOneWord(None, None), held, wrong, CPU), (wrong.user.shown, wrong.item.shown))
-    assert moves.beside_words.comprehensiveness.below
-    assert moves.beside_words.comprehensiveness.named == 0
+    found = removal(Trial(CountsOneWord(None, None), held, wrong, CPU), (wrong.user.shown, wrong.item.shown))
+    assert found.beside_words.comprehensiveness.below
+    assert found.beside_words.comprehensiveness.named == 0
 
 
 def test_random_words_do_not_beat_themselves(recommender, held, reasons):

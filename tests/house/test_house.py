@@ -48,8 +48,9 @@ def test_every_package_says_what_lives_there(path):
 def carp_checks(tree):
     """Places that ask whether something is a Carp."""
     for node in ast.walk(tree):
-        asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CHECKS
-        if asked and any(isinstance(part, ast.Name) and part.id == "Carp" for part in ast.walk(node.args[1])):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in CHECKS:
+            continue
+        if any(isinstance(part, ast.Name) and part.id == "Carp" for part in ast.walk(node.args[1])):
             yield node.lineno
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
 
+from carp.explain.capsule_reasons import CapsuleExplainer
 from carp.explain.kept_readings import LastUsed, read_document
 from carp.serve.answer_service import AnswerService
 from carp.serve.caches import RememberingCorpus
@@ -17,11 +19,13 @@ from carp.serve.work_queue import WorkQueue
 
 
 def test_readings_kept_for_all_documents_are_those_of_each_alone(recommender):
-    service = AnswerService(recommender)
+    explainer = AnswerService(recommender).explainer
+    assert isinstance(explainer, CapsuleExplainer)
+    assert explainer.kept is not None
     fitted, model = recommender.fitted_corpus, recommender.model
     for kept, read, documents in (
-        (service.explainer.kept[0], model.read_users, fitted.user_documents),
-        (service.explainer.kept[1], model.read_items, fitted.item_documents),
+        (explainer.kept[0], model.read_users, fitted.user_documents),
+        (explainer.kept[1], model.read_items, fitted.item_documents),
     ):
         for owner in range(len(documents)):
             alone = read_document(read, fitted.readable(documents, owner), recommender.device)
@@ -117,7 +121,7 @@ def test_slow_work_takes_turns_in_order_and_lets_quick_work_through():
 
     async def everything():
         queue = WorkQueue()
-        slow = [asyncio.create_task(queue.take(lambda n=n: happened.append(f"slow {n}"))) for n in range(3)]
+        slow = [asyncio.create_task(queue.take(partial(happened.append, f"slow {n}"))) for n in range(3)]
 
         async def quick():
             happened.append("quick")
