@@ -135,9 +135,9 @@ def measure(group: Group, given: argparse.Namespace) -> Iterator[Line]:
     for member in group.members:
         if known(given, group.corpus, group.label, member.seed):
             continue
-        others = [other for other in group.members if other is not member]
+        others = [other.explainer for other in group.members if other is not member]
         found = measure_explanations(
-            member, pairs=given.pairs, against=others, aspects=group.aspects, shop=group.shop, tell=say
+            member.explainer, pairs=given.pairs, against=others, aspects=group.aspects, shop=group.shop, tell=say
         )
         test = member.evaluate()
         yield {

@@ -31,7 +31,7 @@ def validation_errors(corpus: Corpus, seed: int, settings: dict[str, Any], *, pl
     fitted = Recommender("carp", seed=seed, device="cpu", **settings)
     with patch.object(loop, "trainer_for", (lambda *_: None) if plain else loop.trainer_for):
         fitted.fit(corpus, progress=False)
-    return [json.loads(line)["valid_mse"] for line in fitted._log.splitlines()]
+    return [json.loads(line)["valid_mse"] for line in fitted.training_log.splitlines()]
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ def settings_reference() -> str:
         usual = dict(made.kind.training_defaults)
         if usual:
             listed = ", ".join(f"`{key}={value}`" for key, value in usual.items())
-            parts.append(f"Trained with {listed} unless you say otherwise.")
+            parts.append(f"Trained with {listed} by default.")
         for variant, changes in made.kind.presets.items():
             if changes:
                 listed = ", ".join(f"`{key}={value}`" for key, value in changes.items())

@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from carp.moved import tell_where_modules_went
+
 if TYPE_CHECKING:
     from carp.errors import CarpError
     from carp.explain.explanation import Explanation
@@ -27,6 +29,8 @@ if sys.platform == "win32":
         "carp runs on Linux and macOS, not on Windows: it locks files, flushes folders and starts processes the POSIX "
         "way. Fix: use it inside the Windows Subsystem for Linux (wsl --install)."
     )
+
+tell_where_modules_went()
 
 _PLACES = {
     "CarpError": "carp.errors",

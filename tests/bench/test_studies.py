@@ -83,7 +83,7 @@ def test_every_named_study_can_be_run(corpus):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "nothing is varied"),
+        ([], "no setting to vary"),
         (["--vary", "vewpoints=1,2"], "did you mean viewpoints"),
         (["--vary", "viewpoints="], "setting=value,value"),
         (["--vary", "viewpoints=1,x"], "viewpoints cannot be 'x'"),

@@ -184,7 +184,7 @@ def test_ctrl_c_ends_the_command_and_its_workers_with_one_line(large, tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 1
-    assert said.strip() == "carp: interrupted; nothing half-finished was left at --out."
+    assert said.strip() == "carp: interrupted; nothing incomplete was left at --out."
     ended(workers)
     assert [path.name for path in tmp_path.iterdir()] == ["large.jsonl"]
 

@@ -29,7 +29,7 @@ from carp.bench.pair_errors import PairErrors
 from carp.errors import CarpError
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs, TrainingData
-from carp.models.predict import BLOCK_PAIRS, encode_documents, predict_pairs
+from carp.models.predict import encode_documents, predict_pairs, score_blocks
 from carp.recommender import Recommender
 from carp.reviews.split import split_corpus
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
@@ -126,15 +126,15 @@ class Bench:
     cell: Cell
     device: str
     watcher: Watcher | None = None
-    archives: dict[str, FittedCorpus] = field(default_factory=dict)
+    corpora: dict[str, FittedCorpus] = field(default_factory=dict)
 
     def fitted_corpus(self, recommender: Recommender) -> FittedCorpus:
         """Trials that read the same words share their documents."""
         key = json.dumps(asdict(recommender.text), sort_keys=True)
-        if key not in self.archives:
+        if key not in self.corpora:
             corpus = load_corpus(self.cell.path)
-            self.archives = {key: fit_corpus(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)}
-        return self.archives[key]
+            self.corpora = {key: fit_corpus(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)}
+        return self.corpora[key]
 
     def fit(self, settings: Mapping[str, Any]) -> Fitted:
         recommender = Recommender(
@@ -229,17 +229,15 @@ def _coupling_ratio(fitted: Fitted, pairs: Pairs, device: torch.device) -> Line:
 
     The mean is the paper's, ruled by the few pairs whose negative capsule hears nothing of a unit: the median is not.
     """
-    from carp.models.carp import NEGATIVE, POSITIVE, Carp
+    from carp.models.carp import NEGATIVE, POSITIVE
 
-    if not isinstance(fitted.model, Carp):
+    if fitted.model.explained_by != "capsules":
         return {}
     users = encode_documents(fitted.model.encode_users, fitted.data.user_documents, device)
     items = encode_documents(fitted.model.encode_items, fitted.data.item_documents, device)
     found = []
-    for start in range(0, len(pairs), BLOCK_PAIRS):
-        u = torch.from_numpy(pairs.users[start : start + BLOCK_PAIRS]).to(device)
-        i = torch.from_numpy(pairs.items[start : start + BLOCK_PAIRS]).to(device)
-        coupling = fitted.model.score(u, i, users[u], items[i]).tensors["coupling"].flatten(2).double()  # [B, 2, U]
+    for scored in score_blocks(fitted.model, (users, items), pairs):
+        coupling = scored.tensors["coupling"].flatten(2).double()  # [B, 2, U]
         order = coupling[:, POSITIVE].argsort(dim=1, descending=True, stable=True)
         ranked = coupling.gather(2, order.unsqueeze(1).expand_as(coupling))
         found.append((ranked[:, POSITIVE] / ranked[:, NEGATIVE].clamp_min(1e-12)).cpu())

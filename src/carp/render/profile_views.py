@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from typing import Any, cast
 
+from carp.explain.explainer import AspectOpinion
 from carp.explain.explanation import Sentiment, Side
-from carp.explain.profiles import PersonProfile, Regard, ThingProfile
+from carp.explain.profiles import PersonProfile, ThingProfile
 from carp.render.explanation_json import explanation_json
 from carp.render.html_page import style_sheet, style_source
 from carp.render.html_parts import gauge, heading, safe, side_block
@@ -106,7 +107,7 @@ def _thing_lines(profile: ThingProfile, sentiment: Sentiment) -> list[_Line]:
     return lines
 
 
-def _weighed(regard: Regard, profile: ThingProfile) -> str:
+def _weighed(regard: AspectOpinion, profile: ThingProfile) -> str:
     return (
         f"for {regard.raters:,} of {profile.raters:,} raters, strength {number(regard.strength)}; "
         f"the sentiment prevails for {regard.prevailing:,} of them"
@@ -195,7 +196,7 @@ def _thing_section(profile: ThingProfile, sentiment: Sentiment, level: int) -> s
     return f'{start}<p class="soft">{COUNTED}</p>\n{cards}</section>'
 
 
-def _regard(regard: Regard, profile: ThingProfile, sentiment: Sentiment, level: int) -> str:
+def _regard(regard: AspectOpinion, profile: ThingProfile, sentiment: Sentiment, level: int) -> str:
     words = f'<span class="sign" aria-hidden="true">{SIGN[sentiment]}</span>{safe(regard.aspect.name)}'
     met = "".join(
         f"<li>viewpoint {one.index}: {' · '.join(f'<bdi>{safe(phrase)}</bdi>' for phrase in one.phrases)}</li>"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.evaluate.metrics import area_under_curve
-from carp.explain.faithfulness.held_out import Flags, Floats
+from carp.explain.pair_texts import Flags, Floats
 from carp.models.carp import NEGATIVE, POSITIVE
 
 

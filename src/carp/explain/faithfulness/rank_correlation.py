@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.explain.faithfulness.held_out import Floats
+from carp.explain.pair_texts import Floats
 
 
 def rank_correlation(ours: Floats, theirs: Floats) -> float | None:
