@@ -93,6 +93,7 @@ def test_the_source_archive_holds_everything_that_the_repository_does():
 def test_places_and_commands_that_the_pages_name_are_there(page):
     text = (ROOT / page).read_text()
     places = re.findall(r"`((?:src|tests|docs|benchmarks|results|\.github)/[^`*]*)`", text)
+    places += re.findall(r"\]\((?!https?:)([^)#]+)", text)
     assert not [place for place in places if "NAME" not in place and not (ROOT / place).exists()]
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) <= targets()
 
