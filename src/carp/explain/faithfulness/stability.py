@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.evaluate.metrics import bootstrap_intervals
+from carp.evaluate.significance import bootstrap_intervals
 from carp.explain.faithfulness.against_chance import ChanceComparison, compared
 from carp.explain.faithfulness.held_out import Floats, HeldOut, Keys
 from carp.explain.faithfulness.named_words import Reasons
