@@ -24,6 +24,13 @@ PHRASE_MEANING: dict[bool, dict[str, str]] = {
     False: {"own": "a phrase the model listened to"},
     True: {"own": "a phrase that this one alone listened to", "shared": "a phrase that several listened to"},
 }
+MARK_TITLE = {
+    "own": "a phrase of this one alone",
+    "shared": "a phrase of several",
+    "positive": "matches a reason that speaks for it",
+    "negative": "matches a reason that speaks against it",
+    "matched": "words that the model listened to in other reviews",
+}
 SIDES_SHOWN = 3  # of a model without capsules, for each of the two; the others are named
 SPEAKS = {"positive": "speaks for it", "negative": "speaks against it"}
 
@@ -132,8 +139,12 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def scale_words(explanation: Explanation) -> str:
-    low, high = explanation.rating_range
+def scale_words(rating_range: tuple[float, float]) -> str:
+    """
+    >>> scale_words((0.5, 5.0))
+    'from 0.5 to 5'
+    """
+    low, high = rating_range
     return f"from {low:g} to {high:g}"
 
 
@@ -150,7 +161,7 @@ def facts(explanation: Explanation) -> list[Fact]:
     else:
         moved = ("the texts move it", "up", "down")
     return [
-        Fact("predicted", "predicted", rating, f"on a scale {scale_words(explanation)}"),
+        Fact("predicted", "predicted", rating, f"on a scale {scale_words(explanation.rating_range)}"),
         Fact(
             "actual", "actual", target.rating, _compared("the prediction is", rating - target.rating, "above", "below")
         )
