@@ -366,10 +366,11 @@ def test_every_viewpoint_and_aspect_is_told_by_its_phrases():
 def test_a_model_without_capsules_tells_what_it_listened_to_and_no_more(render):
     words = words_of(render, heard_box())
     for statement in (
-        "Below is what the model mpcn listened to most in what the person wrote and in what people wrote of the thing.",
+        "Below is what the model mpcn listened to most in what the person wrote and in what people wrote about the "
+        "thing.",
         "A pointer picks one review of each.",
         "In what the person wrote",
-        "In what people wrote of the thing",
+        "In what people wrote about the thing",
         "the prediction is 0.68 below",  # the biases alone: nothing says that the texts moved it
         "words that the model listened to in other reviews",
         "Listened to less: pointer 1 (0.10).",
@@ -480,7 +481,7 @@ def test_empty_sentences_are_named_as_such(render):
     assert "(an empty sentence)" in words
     assert "No sentence stands for this aspect." in words
     assert "by the newcomer" in words
-    assert "about a thing not named" in words
+    assert "about an unnamed thing" in words
     assert "without a rating" in words
     assert "The review has no words." in words
 

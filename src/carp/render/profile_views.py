@@ -29,14 +29,14 @@ NOTHING: dict[Sentiment, str] = {
     "negative": "Nothing is known that speaks against it.",
 }
 COUNTED = (
-    "Each is an aspect that raters have among the two logic units a capsule of theirs listens to most. "
-    "Strength: how much it listens, times how likely that sentiment is."
+    "An aspect counts for a rater who has it in one of the two logic units that the capsule listens to most. "
+    "Strength: how much the capsule listens, times how likely its sentiment is."
 )
 BAR_CELLS = 20
 
 
 def profile_text(profile: Profile, *, width: int | None = None, colour: bool = False) -> str:
-    """The profile for a terminal; without colour it says the same."""
+    """The profile for a terminal. Colour only repeats what the words say."""
     lines = [*_head_lines(profile), *_rating_lines(profile)]
     if isinstance(profile, PersonProfile):
         lines += _person_lines(profile)
@@ -74,10 +74,10 @@ def _rating_lines(profile: Profile) -> list[TextLine]:
 def _person_lines(profile: PersonProfile) -> list[TextLine]:
     lines = heading_lines("What the person cares about")
     for side in profile.viewpoints:
-        share = f"  heard {number(side.weight, 2)}"
+        share = f"  weight {number(side.weight, 2)}"
         lines += [TextLine(), TextLine([(one_line(side.name), "bold"), (share, "dim")])]
         lines += [_phrase_line(side), *side_lines(side, "No sentence stands for this viewpoint.")]
-    return lines if profile.viewpoints else [*lines, TextLine([("The model says nothing of it.", "")])]
+    return lines if profile.viewpoints else [*lines, TextLine([("The model says nothing about it.", "")])]
 
 
 def _phrase_line(side: Side) -> TextLine:
@@ -112,7 +112,7 @@ def _thing_lines(profile: ThingProfile, sentiment: Sentiment) -> list[TextLine]:
 
 def _weighed(regard: Regard, profile: ThingProfile) -> str:
     return (
-        f"for {regard.raters:,} of {profile.raters:,} raters, strength {number(regard.strength)}; "
+        f"counts for {regard.raters:,} of {profile.raters:,} raters, strength {number(regard.strength)}; "
         f"the sentiment prevails for {regard.prevailing:,} of them"
     )
 

@@ -39,7 +39,7 @@ PHRASES_ABOUT = 3
 
 
 def explanation_text(explanation: Explanation, *, width: int | None = None, colour: bool = False) -> str:
-    """The explanation for a terminal: it reads the same without colour, which only repeats what the words say."""
+    """The explanation for a terminal. Colour only repeats what the words say."""
     width = text_width(width)
     body = _heard(explanation) if explanation.prevailing is None else _met(explanation, width)
     lines = [*_header(explanation), *body, *_target(explanation), *note_lines(explanation.notes)]
@@ -70,7 +70,7 @@ def _met(explanation: Explanation, width: int) -> list[TextLine]:
 
 
 def _heard(explanation: Explanation) -> list[TextLine]:
-    """What a model without capsules listened to, its sides by their weight."""
+    """What a model without capsules listened to, the weightiest sides first."""
     lines = heading_lines("What the model listened to")
     lines.append(TextLine([(one_line(explanation.meaning), "")]))
     words = PHRASE_MEANING[max(len(explanation.viewpoints), len(explanation.aspects)) > 1]
@@ -182,7 +182,7 @@ def _grid(name: str, rows: Sequence[Sequence[float]], listed: dict[tuple[int, in
 
 
 def _roster(explanation: Explanation) -> list[TextLine]:
-    """What stands behind the letters of the grids."""
+    """What the numbered viewpoints and aspects of the grids are about."""
     if not explanation.viewpoints or not explanation.aspects:
         return []
     lines = heading_lines("What each viewpoint and aspect is about")

@@ -25,7 +25,7 @@ class Agreement:
     bias_auc: float  # of the biases alone, which have read no word
     over_biases: tuple[float, float]  # interval of the capsules' area minus the biases'
     prevailing: float  # share of pairs in which the longer capsule is that of the rating's sign
-    always: float  # the same for always answering with the commoner sign
+    always: float  # the same for always answering with the more common sign
 
 
 def agreement(
