@@ -133,15 +133,6 @@ def profile_json(profile: Profile) -> str:
 
 
 @dataclass(frozen=True)
-class RatingBar:
-    """How often a rating was given, beside the one given most."""
-
-    rating: str
-    count: str
-    share: float
-
-
-@dataclass(frozen=True)
 class RegardGroup:
     """The aspects of a thing that speak for it, or against it, each with how many it counts for."""
 
@@ -159,7 +150,7 @@ def _values(profile: Profile) -> dict[str, Any]:
         "profile": profile,
         "reviews": f"{profile.reviews:,}",
         "scale_words": scale_words(profile.rating_range),
-        "ratings": [RatingBar(rating, f"{many:,}", many / most) for rating, many in profile.ratings.items()],
+        "ratings": [(rating, f"{many:,}", many / most) for rating, many in profile.ratings.items()],
         **of_kind,
     }
 
