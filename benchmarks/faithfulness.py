@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
 import faithfulness_tables
+import source_tree  # noqa: F401  carp of this checkout
 
 SHOP = "made-up-shop"
 Line = dict[str, Any]
@@ -136,9 +135,9 @@ def measure(group: Group, given: argparse.Namespace) -> Iterator[Line]:
     for member in group.members:
         if known(given, group.corpus, group.label, member.seed):
             continue
-        others = [other for other in group.members if other is not member]
+        others = [other.explainer for other in group.members if other is not member]
         found = measure_explanations(
-            member, pairs=given.pairs, against=others, aspects=group.aspects, shop=group.shop, tell=say
+            member.explainer, pairs=given.pairs, against=others, aspects=group.aspects, shop=group.shop, tell=say
         )
         test = member.evaluate()
         yield {

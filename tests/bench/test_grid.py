@@ -15,16 +15,17 @@ import pytest
 import torch
 
 import carp
+from carp.bench import cell_processes
 from carp.bench import cells as cells_module
 from carp.bench.__main__ import main as bare
 from carp.bench.cells import Cell, changed, run_cell
 from carp.bench.datasets import find_sources, load_corpus, save_slim
 from carp.bench.grid import Grid, read_systems, run_grid
-from carp.bench.results_folder import BENCH, owned_results, pair_errors, read_results
+from carp.bench.pair_errors import ERRORS, ErrorColumns
+from carp.bench.results_folder import BENCH, owned_results, read_results
 from carp.bench.settings_search import choose_settings, search_space
 from carp.cli.entry import main
 from carp.errors import CarpError, DamagedError, UsageError
-from carp.kernels.cpu.threads import workers
 from carp.models import REGISTRY, Entry
 from carp.models.carp import NEGATIVE, POSITIVE
 
@@ -100,7 +101,7 @@ def test_each_cell_is_one_line_with_all_that_was_asked_for(measured):
         assert line.keys() >= NEEDED
         assert line["version"] == carp.__version__
         assert line["peak_memory"] > 10_000_000
-        records, squared = pair_errors(out, line)
+        records, squared = ErrorColumns(out).of(line)
         assert squared.mean() == pytest.approx(line["test_mse"], rel=1e-6)
         assert len(set(records.tolist())) == len(records) == line["test_pairs"]
     assert lines[2]["settings"] == TINY
@@ -187,7 +188,7 @@ def test_settings_are_chosen_on_validation_and_never_on_test(corpus, tmp_path):
     for name, ratings in (("as-it-is", loaded.rating), ("spoiled", spoiled)):
         dataclasses.replace(loaded, split=parts, rating=ratings).save(tmp_path / name)
         found.append(run_cell(search_cell(tmp_path / name), tmp_path / "out", "cpu", choose=choose_settings))
-    plain, other = found
+    plain, other = (one.line for one in found)
     assert plain["trials"] == other["trials"]
     assert plain["settings"] == other["settings"]
     assert plain["test_mse"] != other["test_mse"]
@@ -284,9 +285,9 @@ def test_the_contract_suite_takes_the_documented_model_up_and_it_holds(tmp_path)
 
 
 def test_a_cell_whose_process_died_says_on_which_machine_and_with_what(corpus, monkeypatch):
-    monkeypatch.setattr(workers, "machine", lambda device: f"the machine of {device}")
+    monkeypatch.setattr(cell_processes, "machine", lambda device: f"the machine of {device}")
     [cell] = grid(corpus, "mean", seeds=1).cells()
-    line = workers._of_the_dead(workers.Worker(None, None, cell, "cuda:1"), "it ended")
+    line = cell_processes._of_the_dead(cell_processes.Worker(None, None, cell, "cuda:1"), "it ended")
     assert line["machine"] == "the machine of cuda:1"
     assert line["torch"] == torch.__version__
     assert line.keys() >= cell.describe().keys() | {"error", "seconds", "peak_memory", "version"}
@@ -422,6 +423,17 @@ def test_two_grids_never_add_to_the_same_results(corpus, tmp_path, capsys):
     assert "another process" in capsys.readouterr().err
 
 
+def test_errors_cut_off_are_dropped_and_cells_with_the_same_test_pairs_share_their_records(corpus, tmp_path):
+    out = tmp_path / "results"
+    run_grid(grid(corpus, "mean", seeds=1).cells(), out, device="cpu")
+    with (out / ERRORS).open("ab") as file:
+        file.write(b'{"name": "half')
+    run_grid(grid(corpus, "mean,bias", seeds=1).cells(), out, device="cpu")
+    names = [json.loads(line)["name"] for line in (out / ERRORS).read_text().splitlines()]
+    assert [name.partition(".")[2] for name in names] == ["records", "squared", "squared"]
+    assert all(len(ErrorColumns(out).of(line)[0]) == line["test_pairs"] for line in lines_of(out))
+
+
 def test_a_line_cut_off_is_dropped_and_a_damaged_one_named(corpus, tmp_path):
     out = tmp_path / "results"
     cells = grid(corpus, "mean,bias").cells()
@@ -488,7 +500,7 @@ def test_the_ratio_by_rank_is_its_definition(corpus, monkeypatch, tmp_path):
 
     monkeypatch.setattr(cells_module, "_coupling_ratio", keep)
     monkeypatch.setattr(cells_module, "BLOCK_PAIRS", 7)
-    line = run_cell(grid(corpus, "carp", seeds=1).cells()[0], tmp_path, "cpu")
+    line = run_cell(grid(corpus, "carp", seeds=1).cells()[0], tmp_path, "cpu").line
     model, data = kept["fitted"].model.eval(), kept["fitted"].data
     ratios = []
     with torch.no_grad():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 from statistics import mean
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_1samp, ttest_rel, wilcoxon
 
+import faithfulness_tables
 from carp.bench.report import Section, make_report, report_markdown
 from carp.bench.results_folder import BENCH, read_results
 from carp.bench.study import NAMED
@@ -78,11 +78,6 @@ def test_no_system_is_above_its_published_figure_on_musical_instruments(sections
 
 
 def test_the_tables_on_true_explanations_are_those_of_the_results():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import faithfulness_tables
-    finally:
-        sys.path.pop(0)
     page = (ROOT / "docs" / "faithfulness.md").read_text()
     found = faithfulness_tables.read(RESULTS / "faithfulness.jsonl")
     assert page == faithfulness_tables.page_with(page, found)

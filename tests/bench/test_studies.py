@@ -31,8 +31,8 @@ def test_a_study_is_a_table_and_a_plot(corpus, tmp_path, capsys):
 
 
 def study(corpus, out, model, *words):
-    words = ["--vary", "latent_size=2,3", "--model", model, "--seeds", "1", "--device", "cpu", *words]
-    return main(["study", str(corpus), "--out", str(out), "--set", "epochs=1", *words])
+    usual = ["--vary", "latent_size=2,3", "--model", model, "--seeds", "1", "--device", "cpu"]
+    return main(["study", str(corpus), "--out", str(out), "--set", "epochs=1", *usual, *words])
 
 
 def test_studies_of_other_models_and_settings_stand_apart(corpus, tmp_path, capsys):
@@ -83,7 +83,7 @@ def test_every_named_study_can_be_run(corpus):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "nothing is varied"),
+        ([], "no setting to vary"),
         (["--vary", "vewpoints=1,2"], "did you mean viewpoints"),
         (["--vary", "viewpoints="], "setting=value,value"),
         (["--vary", "viewpoints=1,x"], "viewpoints cannot be 'x'"),

@@ -19,7 +19,7 @@ from carp.cli.prepare_command import prepare
 from carp.errors import CarpError, InputError, StorageError
 from carp.reviews.corpora import record_columns
 from carp.reviews.corpora.preparation import SMALL, prepare_corpus
-from carp.reviews.corpora.worker_pool import WorkerPool
+from carp.reviews.corpora.worker_pool import WorkerPool, usable_cores
 from carp.reviews.sources import line_reading, unpacking
 from carp.reviews.sources.formats import read_reviews
 from carp.reviews.sources.request import SourceRequest
@@ -167,7 +167,7 @@ def started(source, out):
 
 
 needs_cores = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2 or not Path("/proc/self/task").exists(), reason="workers need cores"
+    usable_cores() < 2 or not Path("/proc/self/task").exists(), reason="workers need cores"
 )
 
 
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_the_command_and_its_workers_with_one_line(large, tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 1
-    assert said.strip() == "carp: interrupted; nothing half-finished was left at --out."
+    assert said.strip() == "carp: interrupted; nothing incomplete was left at --out."
     ended(workers)
     assert [path.name for path in tmp_path.iterdir()] == ["large.jsonl"]
 

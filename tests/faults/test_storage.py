@@ -181,7 +181,7 @@ def test_a_log_cut_off_by_a_kill_gives_its_whole_lines(tmp_path):
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "numbers": np.arange(6, dtype=np.float32).reshape(2, 3).T,  # not contiguous
         "none": np.zeros((0, 4), np.int64),
         "one": np.array(3, np.int8),

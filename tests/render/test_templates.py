@@ -45,8 +45,8 @@ def full(kind, text, numbers):
     if typing.get_origin(kind) is not None and issubclass(typing.get_origin(kind), typing.Callable):
         return lambda: "<svg/>"
     if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        return kind(**{field.name: full(hints[field.name], text, numbers) for field in dataclasses.fields(kind)})
+        hints, names = typing.get_type_hints(kind), [field.name for field in dataclasses.fields(kind)]
+        return typing.cast(type, kind)(**{name: full(hints[name], text, numbers) for name in names})
     return kind(1)
 
 

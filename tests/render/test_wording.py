@@ -32,7 +32,9 @@ def test_marks_cut_a_text_without_losing_a_character(text, marks):
 
 
 def test_touching_marks_of_one_kind_read_as_one_phrase():
-    assert split_by_marks("ab", [Mark(0, 1, "own"), Mark(1, 2, "own"), Mark(1, 1, "shared")]) == [("ab", {"own"})]
+    assert split_by_marks("ab", [Mark(0, 1, "own"), Mark(1, 2, "own"), Mark(1, 1, "shared")]) == [
+        ("ab", frozenset({"own"}))
+    ]
 
 
 @given(st.text("ab. \n\u2003", max_size=40), MARKS)

@@ -21,11 +21,11 @@ def written(draw):
     return owners, draw(st.lists(record, max_size=8)), draw(st.integers(1, 8))
 
 
-def columns(records):
+def columns(records) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     words = [word for _, text in records for word in text]
     review = [number for number, (_, text) in enumerate(records) for _ in text]
     place = [n for _, text in records for n in range(len(text))]
-    return (np.array(column, dtype=np.int32) for column in (words, review, place))
+    return np.array(words, np.int32), np.array(review, np.int32), np.array(place, np.int32)
 
 
 def documents_of(owners, records, max_words):

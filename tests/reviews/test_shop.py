@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from itertools import pairwise
 
@@ -11,8 +10,7 @@ import numpy as np
 import pytest
 
 from carp.errors import UnknownIdError, UsageError
-from carp.reviews import shop as shop_module
-from carp.reviews.shop import sentence_writer
+from carp.reviews.shop import made_up_shop, sentence_writer
 from carp.reviews.shop.made_up_shop import NEUTRAL_RATING, TOPICS, Shop, ShopReview, make_shop
 from carp.reviews.shop.sentence_templates import FILLER, KINDS, LINKS, SHARED, TOPIC_WORDS
 from carp.reviews.shop.sentence_writer import LEAST_CLEAR, WrittenSentence, topic_of_sentence
@@ -50,12 +48,6 @@ def test_same_seed_gives_the_same_shop_whatever_the_global_generator_does():
     again = make_shop(people=20, things=10, reviews_per_person=7, seed=5)
     assert first == again
     assert first != make_shop(people=20, things=10, reviews_per_person=7, seed=6)
-
-
-def test_default_shop_is_made_within_a_second():
-    start = time.process_time()
-    make_shop(seed=1)
-    assert time.process_time() - start < 1.0
 
 
 # ---- people, things and ratings
@@ -101,7 +93,7 @@ def test_things_are_clearly_good_or_bad_at_half_of_the_topics_or_more(shop):
     for quality in shop.things.values():
         assert tuple(quality) == TOPICS
         sizes = np.abs(list(quality.values()))
-        assert all((sizes >= LEAST_CLEAR) | (sizes <= shop_module.MOST_VAGUE))
+        assert all((sizes >= LEAST_CLEAR) | (sizes <= made_up_shop.MOST_VAGUE))
         assert sum(sizes >= LEAST_CLEAR) >= len(TOPICS) / 2
         assert 0 < sizes.min() <= sizes.max() <= 1
 
@@ -123,7 +115,7 @@ def test_names_are_readable_and_unlike_each_other(shop):
 def test_without_noise_ratings_stay_close_to_the_expected_ones():
     quiet = make_shop(people=60, things=20, reviews_per_person=8, noise=0.0)
     gaps = [abs(review.rating - quiet.expected_rating(review.user, review.item)) for review in quiet.reviews]
-    assert max(gaps) < 0.5 + 4 * np.hypot(shop_module.PERSON_BIAS, shop_module.THING_BIAS)
+    assert max(gaps) < 0.5 + 4 * np.hypot(made_up_shop.PERSON_BIAS, made_up_shop.THING_BIAS)
 
 
 # ---- what explains the ratings
@@ -141,17 +133,18 @@ def split_columns(shop: Shop):
     return users, items, ratings, held_out
 
 
-def bias_error(users, items, ratings, held_out, user_shrink, item_shrink) -> float:
+def bias_error(columns, user_shrink, item_shrink) -> float:
+    users, items, ratings, held_out = columns
     known = ~held_out
     mean = ratings[known].mean()
     user_bias, item_bias = np.zeros(users.max() + 1), np.zeros(items.max() + 1)
     for _ in range(10):
         rest = ratings - mean - item_bias[items]
-        user_bias = np.bincount(users[known], rest[known], len(user_bias))
-        user_bias /= np.bincount(users[known], minlength=len(user_bias)) + user_shrink
+        written = np.bincount(users[known], minlength=len(user_bias))
+        user_bias = np.bincount(users[known], rest[known], len(user_bias)) / (written + user_shrink)
         rest = ratings - mean - user_bias[users]
-        item_bias = np.bincount(items[known], rest[known], len(item_bias))
-        item_bias /= np.bincount(items[known], minlength=len(item_bias)) + item_shrink
+        received = np.bincount(items[known], minlength=len(item_bias))
+        item_bias = np.bincount(items[known], rest[known], len(item_bias)) / (received + item_shrink)
     error = ratings - mean - user_bias[users] - item_bias[items]
     return float(np.mean(error[held_out] ** 2))
 
@@ -159,7 +152,7 @@ def bias_error(users, items, ratings, held_out, user_shrink, item_shrink) -> flo
 def best_bias_error(columns) -> float:
     """Tuned on the very rows it is judged on: the biases get more help than any fair rival."""
     shrinks = (1, 3, 10, 30, 100, 1000)
-    return min(bias_error(*columns, user_shrink, item_shrink) for user_shrink in shrinks for item_shrink in shrinks)
+    return min(bias_error(columns, user_shrink, item_shrink) for user_shrink in shrinks for item_shrink in shrinks)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

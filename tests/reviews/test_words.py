@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from itertools import pairwise
 
@@ -124,8 +123,7 @@ def test_columns_of_many_texts_say_the_same_as_one_by_one_and_chunks_join(texts,
     assert joined.words == together.words
     assert len(set(joined.words)) == len(joined.words)
     for one, other in zip(joined[1:], together[1:], strict=True):
-        np.testing.assert_array_equal(one, other)
-        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other, strict=True)
 
 
 @given(review_texts)
@@ -171,10 +169,10 @@ def test_long_sentences_are_cut_at_semicolons_commas_then_spaces():
     assert " ".join(found).split() == long.split()
 
 
-def test_a_text_of_a_megabyte_without_marks_is_cut_in_linear_time():
-    before = time.process_time()
-    assert len(sentences("word " * 200_000)) > 3000
-    assert time.process_time() - before < 5
+def test_a_text_of_a_megabyte_without_marks_is_cut_into_pieces_that_can_be_shown():
+    spans = sentences("word " * 200_000)
+    assert len(spans) > 3000
+    assert max(end - start for start, end in spans) <= LONGEST_SENTENCE
 
 
 def test_stop_words_are_function_words_and_spare_sentiment():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import carp
-from carp.bench.cells import Cell, Line, machine
+from carp.bench.cells import Cell, CellResult, Line, machine
 from carp.reviews.corpora.worker_pool import usable_cores
 
 
@@ -31,8 +31,8 @@ class Worker:
         self.process.join()
 
 
-def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[Line]:
-    """The lines of cells in the order in which they are done."""
+def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[CellResult]:
+    """What was found of the cells, in the order in which they are done."""
     threads = max(1, usable_cores() // processes)
     waiting = list(cells)[::-1]
     workers = [_start(waiting.pop(), out, device, threads) for _ in range(processes)]
@@ -40,9 +40,8 @@ def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: i
         while workers:
             ready = wait([worker.pipe for worker in workers])
             for worker in [worker for worker in workers if worker.pipe in ready]:
-                line = _receive(worker)
-                alive = worker.process.is_alive() and "died" not in line
-                if waiting and alive:
+                found = _receive(worker)
+                if waiting and worker.process.is_alive():
                     worker.cell = waiting.pop()
                     worker.pipe.send(worker.cell)
                 else:
@@ -50,8 +49,7 @@ def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: i
                     worker.end()
                     if waiting:
                         workers.append(_start(waiting.pop(), out, device, threads))
-                line.pop("died", None)
-                yield line
+                yield found
     finally:
         for worker in workers:
             worker.end()
@@ -67,16 +65,16 @@ def _start(cell: Cell, out: Path, device: str, threads: int) -> Worker:
     return Worker(process, ours, cell, device)
 
 
-def _receive(worker: Worker) -> Line:
+def _receive(worker: Worker) -> CellResult:
     try:
-        line: Line = worker.pipe.recv()
+        found: CellResult = worker.pipe.recv()
     except (EOFError, OSError):
         worker.process.join()
         how = worker.process.exitcode or 0
         reason = f"by signal {signal.Signals(-how).name}" if how < 0 else f"with exit code {how}"
         hint = "; was there enough memory?" if how == -signal.SIGKILL else ""
-        return _of_the_dead(worker, f"the process of this cell ended {reason}{hint}")
-    return line
+        return CellResult(_of_the_dead(worker, f"the process of this cell ended {reason}{hint}"))
+    return found
 
 
 def _of_the_dead(worker: Worker, error: str) -> Line:
@@ -84,7 +82,7 @@ def _of_the_dead(worker: Worker, error: str) -> Line:
 
     known = {"error": error, "seconds": None, "peak_memory": None, "machine": machine(worker.device)}
     made = {"version": carp.__version__, "torch": torch.__version__}
-    return {**worker.cell.describe(), **known, **made, "died": True}
+    return {**worker.cell.describe(), **known, **made}
 
 
 class Orphan:

@@ -20,8 +20,12 @@ class Entry:
 
 
 REGISTRY: dict[str, Entry] = {
-    "carp": Entry("carp.models.carp:Carp", "capsule network of viewpoints and aspects, SIGIR'19"),
-    "carp-ra": Entry("carp.models.carp:Carp", "CARP with plain routing by agreement", {"routing": "agreement"}),
+    "carp": Entry(
+        "carp.models.carp:Carp", "capsule network of viewpoints and aspects, SIGIR'19", {"variant": "calibrated"}
+    ),
+    "carp-ra": Entry(
+        "carp.models.carp:Carp", "the paper's CARP with plain routing by agreement", {"routing": "agreement"}
+    ),
     "mean": Entry("carp.models.bias:Mean", "the global mean rating"),
     "bias": Entry("carp.models.bias:Bias", "mean + user bias + item bias, shrinkages tuned on validation"),
     "deepconn": Entry(

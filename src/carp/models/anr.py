@@ -67,6 +67,7 @@ class AspectReading(NamedTuple):
 class Anr(RatingModel):
     Config = AnrConfig
     needs = frozenset({"ids", "documents"})
+    explained_by = "attention"
     separates = True
     config: AnrConfig
 

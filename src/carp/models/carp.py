@@ -187,6 +187,7 @@ class Carp(RatingModel):
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "released": RELEASED, "calibrated": CALIBRATED}
     needs = frozenset({"ids", "documents"})
     separates = True
+    explained_by = "capsules"
     config: CarpConfig
 
     def __init__(self, config: CarpConfig, sizes: Sizes) -> None:
@@ -216,6 +217,14 @@ class Carp(RatingModel):
     @property
     def liked_above(self) -> float:
         return (1 + self.sizes.levels) / 2 if self.config.liked_above is None else self.config.liked_above
+
+    @property
+    def reads_gaps(self) -> bool:
+        return not self.config.padding_attends
+
+    def sentiment(self, prediction: Prediction) -> Tensor:
+        lengths = prediction.tensors["lengths"]
+        return lengths[:, POSITIVE] - lengths[:, NEGATIVE]
 
     def start(self, data: TrainingData) -> None:
         self.biases.fit(data.train, data.valid, self.sizes.levels)

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, pulls, shares
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.layers import FactorizationMachine, WordConvolution, max_over_words
 
@@ -46,6 +46,7 @@ class DeepConn(RatingModel):
     Config = DeepConnConfig
     training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.002}
     needs = frozenset({"documents"})
+    explained_by = "attention"
     separates = True
     config: DeepConnConfig
 
@@ -123,7 +124,7 @@ def explain_pooled(
         sides = user_side.vector(user_pooled), item_side.vector(item_pooled)
         return model.score(batch.users, batch.items, *sides).rating
 
-    user_pull, item_pull = pulls(rating, user, item)
+    user_pull, item_pull = first_order_influence(rating, user, item)
     return Attention(
         user_words=_at_words(user_pull, user_place, batch.user_words > 0),
         item_words=_at_words(item_pull, item_place, batch.item_words > 0),

@@ -84,6 +84,7 @@ class TextSide(nn.Module):
 class Ridge(RatingModel):
     Config = RidgeConfig
     needs = frozenset({"ids", "documents"})
+    explained_by = "attention"
     separates = True
     learns = False
     config: RidgeConfig

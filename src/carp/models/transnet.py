@@ -59,6 +59,7 @@ class TransNet(RatingModel):
     Config = TransNetConfig
     training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.002}
     needs = frozenset({"documents", "target_review"})
+    explained_by = "attention"
     separates = True
     config: TransNetConfig
 

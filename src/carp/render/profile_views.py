@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from carp.explain.explainer import AspectOpinion
 from carp.explain.explanation import Sentiment, Side
-from carp.explain.profiles import PersonProfile, Regard, ThingProfile
+from carp.explain.profiles import PersonProfile, ThingProfile
 from carp.render.explanation_json import explanation_json
 from carp.render.html_templates import filled
 from carp.render.terminal_lines import (
@@ -110,7 +111,7 @@ def _thing_lines(profile: ThingProfile, sentiment: Sentiment) -> list[TextLine]:
     return lines
 
 
-def _weighed(regard: Regard, profile: ThingProfile) -> str:
+def _weighed(regard: AspectOpinion, profile: ThingProfile) -> str:
     return (
         f"counts for {regard.raters:,} of {profile.raters:,} raters, strength {number(regard.strength)}; "
         f"the sentiment prevails for {regard.prevailing:,} of them"
@@ -133,13 +134,13 @@ def profile_json(profile: Profile) -> str:
 
 
 @dataclass(frozen=True)
-class RegardGroup:
+class OpinionGroup:
     """The aspects of a thing that speak for it, or against it, each with how many it counts for."""
 
     sentiment: Sentiment
     title: str
     nothing: str
-    regards: list[tuple[Regard, str]]
+    regards: list[tuple[AspectOpinion, str]]
 
 
 def _values(profile: Profile) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def _person_values(profile: PersonProfile) -> dict[str, Any]:
 
 def _thing_values(profile: ThingProfile) -> dict[str, Any]:
     groups = [
-        RegardGroup(sentiment, title, NOTHING[sentiment], [(one, _weighed(one, profile)) for one in regards])
+        OpinionGroup(sentiment, title, NOTHING[sentiment], [(one, _weighed(one, profile)) for one in regards])
         for (sentiment, title), regards in zip(TITLES.items(), (profile.liked, profile.disliked), strict=True)
     ]
     return {

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from carp.evaluate.metrics import area_under_curve
 from carp.evaluate.significance import percentile_interval, resampled
-from carp.explain.faithfulness.held_out import Flags, Floats
+from carp.explain.pair_texts import Flags, Floats
 from carp.models.carp import NEGATIVE, POSITIVE
 
 

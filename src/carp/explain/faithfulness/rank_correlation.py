@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.evaluate.significance import resampled
-from carp.explain.faithfulness.held_out import Floats
+from carp.explain.pair_texts import Floats
 
 
 def rank_correlation(ours: Floats, theirs: Floats) -> float | None:
