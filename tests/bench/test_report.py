@@ -424,7 +424,7 @@ def test_the_page_is_whole_and_runs_nothing(tmp_path):
     page = report_page(make_report(tmp_path))
     assert "<script" not in page
     assert "<img src=x" not in page
-    assert "&lt;img src=x onerror=&quot;alert(1)&quot;&gt;" in page
+    assert "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;" in page
     assert not re.findall(r"(?:href|src)=\"(?!data:image/svg)", page)
     assert "default-src 'none'" in page
     plots = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", page)
