@@ -98,14 +98,14 @@ def pipeline() -> Drawing:
     return drawing
 
 
+MODEL = (
+    "The person's document gives five viewpoints, the thing's document five aspects; their 25 logic units are routed "
+    "to a positive and a negative capsule, whose lengths and degrees make the rating."
+)
+
+
 def model() -> Drawing:
-    drawing = Drawing(
-        900,
-        372,
-        "The model",
-        "The person's document gives five viewpoints, the thing's document five aspects; their 25 logic units are "
-        "routed to a positive and a negative capsule, whose lengths and degrees make the rating.",
-    )
+    drawing = Drawing(900, 372, "The model", MODEL)
     for y, who, what, mark in (
         (30, "the person's reviews", "viewpoints", "v"),
         (212, "the thing's reviews", "aspects", "a"),

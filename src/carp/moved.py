@@ -71,7 +71,7 @@ MODULES = {  # below carp: before, and now
     "render.faithfulness": "render.faithfulness_text",
     "render.json": "render.explanation_json",
     "render.listening": "render.attention_section",
-    "render.markup": "render.html_parts",
+    "render.markup": "render.html_templates",
     "render.meeting": "render.capsule_section",
     "render.page": "render.html_page",
     "render.profile": "render.profile_views",

@@ -335,7 +335,7 @@ def test_a_newcomer_needs_words_the_model_can_read(fails, made, tmp_path):
         (b"user,item\na,b\n ,c\n", ", line 3: the user is empty"),
         (b'user,item\na,"b\n', ", line 2: the row cannot be read"),
         (b"user,item\na,b\na,\xff\n", ", line 3: the text is not UTF-8"),
-        (b"user,item,user\na,b,c\n", "'user' stands twice"),
+        (b"user,item,user\na,b,c\n", "'user' is in the header twice"),
     ],
 )
 def test_a_bad_file_of_pairs_is_refused_by_line_and_nothing_is_written(fails, made, tmp_path, content, words):

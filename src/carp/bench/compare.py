@@ -15,10 +15,10 @@ from carp.bench.pair_errors import ErrorColumns
 from carp.bench.published_figures import published_mse
 from carp.bench.table_rows import REVIEW_NEEDS, corpus_names, origin, row_names, same_family
 from carp.errors import DamagedError
-from carp.evaluate.metrics import bootstrap_intervals, holm, paired_t, wilcoxon
+from carp.evaluate.significance import bootstrap_intervals, holm, paired_t, wilcoxon
 
 LEVEL = 0.05
-REFERENCE = "carp"
+REFERENCE = "carp-paper"
 FLOOR = "bias"  # the tuned biases: a system that reads reviews and does not beat them has learned nothing from them
 Run = tuple[int, int]  # split seed, seed
 Mark = Literal["", "best", "second"]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from carp.evaluate.metrics import area_under_curve, errors, paired_interval
+from carp.evaluate.metrics import area_under_curve, errors
+from carp.evaluate.significance import bootstrap_intervals
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs
 from carp.models.predict import Sides, predict_pairs, score_blocks
@@ -26,13 +27,14 @@ def evaluate_model(fitted: FittedModel) -> dict[str, Any]:
     }
     rows = {name: errors(guess, test.ratings) for name, guess in guesses.items()}
     ours, theirs = (np.square(guesses[n] - test.ratings, dtype=np.float64) for n in (name, "bias"))
+    low, high = bootstrap_intervals(ours - theirs)
     found: dict[str, Any] = {
         "model": name,
         "test_pairs": len(test),
         "split": corpus.facts["split"],
         "rows": rows,
         "ratio_to_bias": rows[name]["mse"] / rows["bias"]["mse"] if rows["bias"]["mse"] else None,
-        "mse_minus_bias_interval": paired_interval(ours, theirs),
+        "mse_minus_bias_interval": (float(low), float(high)),
         "shrinkage": {"user": float(baseline.shrinkage[0]), "item": float(baseline.shrinkage[1])},
     }
     if model.separates and type(model).sentiment is not RatingModel.sentiment:

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
+from carp.evaluate.significance import percentile_interval
 from carp.explain.faithfulness.aspect_words import aspect_words
 from carp.explain.faithfulness.rank_correlation import rank_correlation, resampled_correlations
 from carp.explain.named_words import CapsuleFigures, NamedReasons
@@ -216,5 +217,5 @@ def _over(drawn: Floats, reading: str) -> dict[str, tuple[float, float] | None]:
 def _interval(drawn: Floats) -> tuple[float, float] | None:
     if not np.isfinite(drawn).all():
         return None
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    low, high = percentile_interval(drawn)
     return float(low), float(high)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.evaluate.metrics import bootstrap_intervals
+from carp.evaluate.significance import bootstrap_intervals
 from carp.explain.faithfulness.against_chance import ChanceComparison, compared
 from carp.explain.faithfulness.rank_correlation import rank_correlation
 from carp.explain.named_words import NamedReasons
