@@ -24,8 +24,8 @@ CORPORA = {
     "made-up-shop": "the made-up shop",
 }
 MODELS = {
-    "carp": "CARP, paper's form",
-    "carp:variant=calibrated": "CARP, calibrated",
+    "carp-paper": "CARP, paper's form",
+    "carp": "CARP, calibrated",
     "carp-ra": "CARP-RA",
     "ridge": "linear text",
     "anr": "ANR",

@@ -128,14 +128,14 @@ def test_settings_written_differently_are_the_same_cell(corpus):
     def identity(**settings):
         return grid(corpus, "carp", seeds=1, settings=settings).cells()[0].identity
 
-    assert identity() == identity(viewpoints="5", learning_rate="1e-3") == identity(variant="paper")
+    assert identity() == identity(viewpoints="5", learning_rate="1e-3") == identity(variant="calibrated")
     assert len({identity(), identity(viewpoints=7), identity(target_reviews="keep")}) == 3
 
 
 def test_systems_with_settings_of_their_own_are_rows_of_their_own(corpus):
-    cells = grid(corpus, "carp,carp:variant=calibrated", seeds=1, settings={"epochs": 1, "level": 2}).cells()
-    assert [cell.label for cell in cells] == ["carp", "carp:variant=calibrated"]
-    assert cells[1].settings == {"epochs": 1, "variant": "calibrated"}
+    cells = grid(corpus, "carp,carp:variant=released", seeds=1, settings={"epochs": 1, "level": 2}).cells()
+    assert [cell.label for cell in cells] == ["carp", "carp:variant=released"]
+    assert cells[1].settings == {"epochs": 1, "variant": "released"}
 
 
 def test_a_corpus_with_its_own_split_is_repeated_over_seeds(corpus, tmp_path):
@@ -499,7 +499,7 @@ def test_the_ratio_by_rank_is_its_definition(corpus, monkeypatch, tmp_path):
         return real(fitted, pairs, device)
 
     monkeypatch.setattr(cells_module, "_coupling_ratio", keep)
-    monkeypatch.setattr(cells_module, "BLOCK_PAIRS", 7)
+    monkeypatch.setattr("carp.models.predict.BLOCK_PAIRS", 7)
     line = run_cell(grid(corpus, "carp", seeds=1).cells()[0], tmp_path, "cpu").line
     model, data = kept["fitted"].model.eval(), kept["fitted"].data
     ratios = []

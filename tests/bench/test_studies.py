@@ -77,7 +77,7 @@ def test_the_named_studies_are_the_papers_and_ours():
 def test_every_named_study_can_be_run(corpus):
     [source] = find_sources([corpus])
     for study in named_studies("all"):
-        assert len(study_cells(study, source, "carp", 1, {})) == len(study.points)
+        assert len(study_cells(study, source, "carp-paper", 1, {})) == len(study.points)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_every_named_study_can_be_run(corpus):
             ["--vary", "viewpoints=1,2", "--model", "capr"],
             "--model: there is no model 'capr'. Fix: did you mean",
         ),
-        (["--vary", "viewpoints=1,2", "--set", "vewpoints=3"], "--set: carp has no setting 'vewpoints'"),
+        (["--vary", "viewpoints=1,2", "--set", "vewpoints=3"], "--set: carp-paper has no setting 'vewpoints'"),
         (["--vary", "viewpoints=1,2", "--set", "epochs=few"], "--set: epochs cannot be 'few'"),
         (["--named", "routing", "--model", "mf"], "--named: mf has no setting 'routing'"),
     ],

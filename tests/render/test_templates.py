@@ -70,13 +70,13 @@ def report_of(text):
 
 
 def schema_of(text):
-    """An OpenAPI document of twenty questions."""
+    """An OpenAPI document of twenty routes."""
     numbers = count()
 
-    def question():
+    def route():
         return {"summary": full(str, text, numbers), "parameters": [{"name": full(str, text, numbers)}]}
 
-    return {"paths": {f"/{full(str, text, numbers)}": {"get": question(), "post": question()} for _ in range(10)}}
+    return {"paths": {f"/{full(str, text, numbers)}": {"get": route(), "post": route()} for _ in range(10)}}
 
 
 SHOWN = {
@@ -90,7 +90,7 @@ SHOWN = {
     "thing, page": lambda text: profile_page(profile_of(ThingProfile)(text)),
     "thing, fragment": lambda text: profile_fragment(profile_of(ThingProfile)(text)),
     "report": lambda text: report_page(report_of(text), title=text),
-    "questions to a service": lambda text: docs_page(schema_of(text)).decode(),
+    "routes of the service": lambda text: docs_page(schema_of(text)).decode(),
     "section of a report": lambda text: section_part(report_of(text)[0]),
 }
 

@@ -18,7 +18,7 @@ from carp.errors import DamagedError
 from carp.evaluate.significance import bootstrap_intervals, holm, paired_t, wilcoxon
 
 LEVEL = 0.05
-REFERENCE = "carp"
+REFERENCE = "carp-paper"
 FLOOR = "bias"  # the tuned biases: a system that reads reviews and does not beat them has learned nothing from them
 Run = tuple[int, int]  # split seed, seed
 Mark = Literal["", "best", "second"]

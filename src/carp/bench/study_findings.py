@@ -99,7 +99,7 @@ def _found(about: Mapping[str, Any], results: Results) -> StudyFound:
 
 
 def _point(about: Mapping[str, Any], label: str, lines: Sequence[Line]) -> PointFound:
-    published = published_analysis(about["corpus"], about["study"], label) if about["model"] == "carp" else None
+    published = published_analysis(about["corpus"], about["study"], label) if about["model"] == "carp-paper" else None
     mean, median = (_ratio(lines, name) for name in ("coupling_ratio", "coupling_ratio_median"))
     return PointFound(
         label,

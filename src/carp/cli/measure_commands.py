@@ -144,7 +144,7 @@ def study(
     product: Annotated[
         bool, typer.Option("--product", help="Try all combinations of the values, as one study.")
     ] = False,
-    model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = "carp",
+    model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = "carp-paper",
     seeds: Seeds = 5,
     out: Results = Path("results"),
     given: Settings = None,

@@ -71,30 +71,30 @@ def result_sections(folder: Path) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class ServiceQuestion:
-    """Something that can be asked of the service."""
+class RouteShown:
+    """A route as the page of routes shows it."""
 
     method: str
     path: str
     summary: str
-    fields: list[str]
+    fields: str
 
 
 def docs_page(schema: dict[str, Any]) -> bytes:
     """What can be asked, as a plain page: no script and nothing from elsewhere."""
     from carp.render.html_templates import filled
 
-    questions = [
-        ServiceQuestion(method.upper(), path, about.get("summary", ""), _fields(about, schema))
+    routes = [
+        RouteShown(method.upper(), path, about.get("summary", ""), ", ".join(_fields(about, schema)))
         for path, methods in schema["paths"].items()
         for method, about in methods.items()
     ]
-    return filled("service_docs.html", questions=questions).encode()
+    return filled("routes.html", routes=routes).encode()
 
 
 def _fields(about: dict[str, Any], schema: dict[str, Any]) -> list[str]:
-    """The names of a question's parameters, then those of its JSON body."""
+    """The names of what a route takes, in its address and in its body."""
+    names = [one["name"] for one in about.get("parameters", [])]
     body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    kind = str(body.get("$ref", "")).rpartition("/")[2]
-    known = schema.get("components", {}).get("schemas", {}).get(kind, {})
-    return [*(one["name"] for one in about.get("parameters", [])), *known.get("properties", {})]
+    known = schema.get("components", {}).get("schemas", {}).get(str(body.get("$ref", "")).rpartition("/")[2], {})
+    return [*names, *known.get("properties", {})]
