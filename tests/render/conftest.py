@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-VOID_TAGS = {"meta", "circle", "rect", "line", "img"}
+VOID_TAGS = {"meta", "circle", "rect", "line", "img", "br"}
 
 TAGS = ("script", "img", "svg", "iframe", "object", "embed", "style", "link", "meta", "base", "form", "video")
 HANDLERS = ("onclick", "onerror", "onload", "onmouseover", "onfocus", "ontoggle", "onbegin", "onpointerenter")

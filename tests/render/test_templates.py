@@ -22,6 +22,7 @@ from carp.render import html_templates
 from carp.render.html_page import explanation_fragment, explanation_page
 from carp.render.profile_views import profile_fragment, profile_page
 from carp.render.wording import neutral
+from carp.serve.page_files import docs_page
 
 SOURCE = Path(carp.render.__file__).parents[1]
 TEMPLATES = SOURCE / "render" / "templates"
@@ -68,6 +69,16 @@ def report_of(text):
     return [replace(section, tables=[replace(table, left=1, marked=2) for table in section.tables])]
 
 
+def schema_of(text):
+    """An OpenAPI document of twenty routes."""
+    numbers = count()
+
+    def route():
+        return {"summary": full(str, text, numbers), "parameters": [{"name": full(str, text, numbers)}]}
+
+    return {"paths": {f"/{full(str, text, numbers)}": {"get": route(), "post": route()} for _ in range(10)}}
+
+
 SHOWN = {
     "capsules, page": lambda text: explanation_page(explanation_with_capsules(text)),
     "capsules, page with a title": lambda text: explanation_page(explanation_with_capsules(text), title=text),
@@ -79,6 +90,7 @@ SHOWN = {
     "thing, page": lambda text: profile_page(profile_of(ThingProfile)(text)),
     "thing, fragment": lambda text: profile_fragment(profile_of(ThingProfile)(text)),
     "report": lambda text: report_page(report_of(text), title=text),
+    "routes of the service": lambda text: docs_page(schema_of(text)).decode(),
     "section of a report": lambda text: section_part(report_of(text)[0]),
 }
 
