@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ from carp.training.fitted_model import FittedModel
 from carp.training.loop import Watcher, choose_device, train
 from carp.user_input import as_id, as_pairs, as_split, as_texts
 
+MOST_COMPARED = 200_000  # known ids: among more, looking for the nearest takes too long
 NOT_FITTED = "this recommender has not been fitted"
 Id = Any  # a text, a number, or any other single value that can be a key
 
@@ -366,7 +367,7 @@ class Recommender:
         Returns:
             The recommendations, best first; fewer than n where there are no more.
         """
-        number = self.user_number(user)
+        number = self.number_of("user", user)
         if not include_known:
             return next(self._ranked([number], n))[1]
         items = np.arange(len(self.fitted_corpus.items))
@@ -385,7 +386,7 @@ class Recommender:
             Pairs of a user and that user's recommendations.
         """
         names = self.fitted_corpus.users
-        numbers = range(len(names)) if users is None else [self.user_number(user) for user in users]
+        numbers = range(len(names)) if users is None else [self.number_of("user", user) for user in users]
         return ((names[number], found) for number, found in self._ranked(numbers, n))
 
     def _ranked(self, users: Sequence[int], n: int) -> Iterator[tuple[int, list[Recommendation]]]:
@@ -435,7 +436,7 @@ class Recommender:
             The explanation.
         """
         self._refuse_silent()
-        number = self.item_number(item)
+        number = self.number_of("item", item)
         thing = self.fitted_corpus.readable(self.fitted_corpus.item_documents, number)
         return self._explain(Question(-1, number, self.newcomer(reviews), thing), detail)
 
@@ -450,7 +451,7 @@ class Recommender:
             What an explainer is asked.
         """
         self._refuse_silent()
-        return known_pair(self.fitted_corpus, self.user_number(user), self.item_number(item))
+        return known_pair(self.fitted_corpus, self.number_of("user", user), self.number_of("item", item))
 
     def _refuse_silent(self) -> None:
         if self.model.explained_by is None:
@@ -486,8 +487,8 @@ class Recommender:
         if (user is None) == (item is None):
             raise UsageError("it is not clear whose profile is wanted", fix="give either user or item")
         if user is not None:
-            return person_profile(self.explainer, self.user_number(user), sentences=sentences)
-        return thing_profile(self.explainer, self.item_number(item), sentences=sentences)
+            return person_profile(self.explainer, self.number_of("user", user), sentences=sentences)
+        return thing_profile(self.explainer, self.number_of("item", item), sentences=sentences)
 
     def similar(self, item: Id, n: int = 10) -> list[SimilarThing]:
         """Things of which people write alike.
@@ -500,7 +501,7 @@ class Recommender:
             The most alike first, each with the words that make it so; none whose reviews share no word with it.
         """
         check_number(n)
-        return self._likeness.similar(self.item_number(item), n)
+        return self._likeness.similar(self.number_of("item", item), n)
 
     @cached_property
     def _likeness(self) -> TextLikeness:
@@ -508,34 +509,23 @@ class Recommender:
 
     # ---- ids
 
-    def user_number(self, user: Id) -> int:
-        """The number of a user in the corpus.
+    def number_of(self, kind: Literal["user", "item"], name: Id) -> int:
+        """The number of a user or an item in the corpus.
 
         Args:
-            user: An id.
+            kind: user or item.
+            name: An id.
 
         Returns:
-            Its number; an id nobody has is refused, and the nearest known one named.
+            Its number; an id that the training data does not have is refused, and the nearest one named.
         """
-        return self._find(self.fitted_corpus.users.index(), as_id(user, "user"), "user")
-
-    def item_number(self, item: Id) -> int:
-        """The number of an item in the corpus.
-
-        Args:
-            item: An id.
-
-        Returns:
-            Its number; an id nobody has is refused, and the nearest known one named.
-        """
-        return self._find(self.fitted_corpus.items.index(), as_id(item, "item"), "item")
-
-    def _find(self, index: Mapping[str, int], name: str, kind: str) -> int:
-        number = index.get(name, -1)
+        known = self.fitted_corpus.users if kind == "user" else self.fitted_corpus.items
+        index, text = known.index(), as_id(name, kind)
+        number = index.get(text, -1)
         if number < 0:
-            close = nearest(name, index) if len(index) < 200_000 else ""
+            close = nearest(text, index) if len(index) < MOST_COMPARED else ""
             fix = close if close.startswith("did") else f"give a {kind} of the training data"
-            raise UnknownIdError(f"the model has never seen the {kind} {name!r}", fix=fix)
+            raise UnknownIdError(f"the model has never seen the {kind} {text!r}", fix=fix)
         return number
 
     # ---- judging

@@ -202,7 +202,7 @@ def test_a_profile_is_of_a_person_or_of_a_thing(fitted):
 def test_a_summary_shows_sentences_of_the_things_reviews(fitted):
     found, corpus = fitted.summary(3, 4, n=3), fitted.fitted_corpus
     assert 0 < len(found.sentences) <= 3
-    number = fitted.item_number(4)
+    number = fitted.number_of("item", 4)
     texts = [text for text, item in zip(corpus.texts, corpus.item, strict=True) if item == number]
     assert all(any(sentence.text in text for text in texts) for sentence in found.sentences)
     assert all(sentence.text in str(found) for sentence in found.sentences)
