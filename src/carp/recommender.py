@@ -146,7 +146,7 @@ class Recommender:
 
     def _unusual(self) -> dict[str, Any]:
         """The given settings that differ from what the model has anyway."""
-        usual: dict[str, Any] = {"model": self.name, "seed": 0, "split_seed": 0, "device": "auto"}
+        usual: dict[str, Any] = {"model": self.name, "seed": 0, "split_seed": 0, "device": self._given["device"]}
         presets = {name: value for name, value in self._given.items() if name == "variant"}
         settings = sort_settings(self.name, presets)
         for group in (settings.fit, settings.text, settings.training, settings.config):
