@@ -33,6 +33,10 @@ def in_powers(axes: Any, across: str, up: str) -> None:
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
         plain_numbers(axis)
+    named(axes, across, up)
+
+
+def named(axes: Any, across: str, up: str) -> None:
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.legend(frameon=False)
@@ -67,9 +71,7 @@ def memory_plot(trained: list[Row], prepared: list[Row]) -> str:
                 axes.plot([r["reviews"] for r in rows], [r[key] / 1e9 for r in rows], "o-", color=colour, label=name)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("reviews")
-        axes.set_ylabel("peak memory, GB")
-        axes.legend(frameon=False)
+        named(axes, "reviews", "peak memory, GB")
         return as_svg(figure)
 
 
@@ -84,9 +86,7 @@ def batches_plot(rows: list[Row]) -> str:
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("pairs at once")
-        axes.set_ylabel("pairs a second over the straightforward form's")
-        axes.legend(frameon=False)
+        named(axes, "pairs at once", "pairs a second over the straightforward form's")
         return as_svg(figure)
 
 
