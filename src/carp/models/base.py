@@ -50,9 +50,9 @@ class Attention:
 class RatingModel(nn.Module):
     """Subclasses give a Config, `needs`, and `forward`; everything else has a usual form here.
 
-    Models whose two sides separate also give `encode_users`, `encode_items` and `score`, so that each document
-    is encoded once for any number of pairs. Those that can say why name their explainer in `explained_by`; the one
-    called "attention" asks for `explain`.
+    Models whose two sides separate give `encode_users`, `encode_items` and `score` instead of `forward`, so that each
+    document is encoded once for any number of pairs. Those that can say why name their explainer in `explained_by`;
+    the one called "attention" asks for `explain`.
     """
 
     Config: ClassVar[type]  # a frozen dataclass with the paper's values as defaults
@@ -82,7 +82,10 @@ class RatingModel(nn.Module):
         """Set what depends on the training data before the first epoch; not called again on resuming."""
 
     def forward(self, batch: Batch) -> Prediction:
-        raise NotImplementedError
+        """Both documents of each pair encoded, and the two sides scored."""
+        users = self.encode_users(batch.user_words, batch.user_reviews)
+        items = self.encode_items(batch.item_words, batch.item_reviews)
+        return self.score(batch.users, batch.items, users, items)
 
     def loss(self, batch: Batch, prediction: Prediction) -> Tensor:
         assert batch.ratings is not None

@@ -236,8 +236,7 @@ class Carp(RatingModel):
     def forward(self, batch: Batch) -> Prediction:
         viewpoints = self.encode_users(batch.user_words, batch.user_reviews)
         aspects = self.encode_items(batch.item_words, batch.item_reviews)
-        own = batch.ratings if batch.training else None
-        return self.score(batch.users, batch.items, viewpoints, aspects, own_ratings=own)
+        return self.score(batch.users, batch.items, viewpoints, aspects, batch.own_ratings)
 
     def read_users(self, words: Tensor, reviews: Tensor) -> DocumentReading:
         reading: DocumentReading = self.user_side(self.embedding.weight, words, reviews)
@@ -254,12 +253,7 @@ class Carp(RatingModel):
         return self.read_items(words, reviews).viewpoints
 
     def score(
-        self,
-        users: Tensor,
-        items: Tensor,
-        user_sides: Tensor,
-        item_sides: Tensor,
-        own_ratings: Tensor | None = None,
+        self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor, own_ratings: Tensor | None = None
     ) -> Prediction:
         """From viewpoints and aspects [B, M, k] to ratings."""
         shown = self.judge(self.pair(user_sides, item_sides))

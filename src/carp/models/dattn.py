@@ -77,11 +77,6 @@ class DAttn(RatingModel):
     def start(self, data: TrainingData) -> None:
         self.mean.fill_(float(data.train.ratings.mean()))
 
-    def forward(self, batch: Batch) -> Prediction:
-        users = self.encode_users(batch.user_words, batch.user_reviews)
-        items = self.encode_items(batch.item_words, batch.item_reviews)
-        return self.score(batch.users, batch.items, users, items)
-
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         vectors: Tensor = self.user_side(self.embedding.weight, words, reviews)  # γ_u, [B, k]
         return vectors

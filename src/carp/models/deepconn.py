@@ -62,11 +62,6 @@ class DeepConn(RatingModel):
     def start(self, data: TrainingData) -> None:
         self.machine.mean.fill_(float(data.train.ratings.mean()))
 
-    def forward(self, batch: Batch) -> Prediction:
-        users = self.encode_users(batch.user_words, batch.user_reviews)
-        items = self.encode_items(batch.item_words, batch.item_reviews)
-        return self.score(batch.users, batch.items, users, items)
-
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self._drop(self.user_side(self.embedding.weight, words, reviews))  # x_u, [B, k]
 
