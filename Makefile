@@ -2,10 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Modules are compiled when they are first imported: most of those that come with torch never are.
+PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint install clean speed speed-growth speed-gpu docs
+.PHONY: demo test lint coverage install clean speed speed-growth speed-gpu docs
+.NOTPARALLEL:  # one pip at a time in one environment
 
-demo: install
+demo: $(VENV)/installed
 	$(BIN)/carp demo --out demo
 
 test: install lint
@@ -15,6 +18,12 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+coverage: install  # all tests, also in the processes they start, and the lines that none of them reaches
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 speed: install
 	$(BIN)/python benchmarks/speed.py --out results/speed-cpu.json
@@ -32,12 +41,17 @@ speed-gpu:  # with torch, triton, numpy and safetensors alone, as they are on th
 docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-install: $(VENV)/installed
+install: $(VENV)/installed-dev  # everything the tests, the linters, the docs and the benchmarks need
 
-$(VENV)/installed: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+$(VENV)/installed: pyproject.toml constraints.txt  # what carp itself needs, and no more
+	$(BIN)/pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
 	touch $@
 
+$(VENV)/installed-dev: pyproject.toml constraints.txt
+	$(BIN)/pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev]'
+	touch $(VENV)/installed $@
+
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

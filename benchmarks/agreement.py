@@ -35,8 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
+import source_tree  # noqa: F401  carp of this checkout
 from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.layers import SHRINKAGES
 from carp.reviews.documents import Documents
@@ -89,8 +88,10 @@ class Parts:
 
     def first(self, ratings: int) -> Parts:
         """The same with fewer training ratings."""
-        columns = (self.train.users, self.train.items, self.train.ratings, self.train.records)
-        return replace(self, train=Pairs(*(column[:ratings] for column in columns)))
+        known, some = self.train, slice(ratings)
+        return replace(
+            self, train=Pairs(known.users[some], known.items[some], known.ratings[some], known.records[some])
+        )
 
 
 def parts_of(corpus_path: Path, seed: int) -> Parts:
@@ -128,8 +129,9 @@ def fit_ours(name: str, parts: Parts, settings: Settings) -> Predict:
     registered, config, training = our_form(name, settings)
     kind = model_class(registered)
     none = np.zeros(0, np.int32)
-    silent = [Documents(none, none, none, np.zeros(n + 1, np.int64)) for n in (parts.sizes.users, parts.sizes.items)]
-    data = TrainingData(parts.train, parts.valid, *silent, parts.sizes)
+    users = Documents(none, none, none, np.zeros(parts.sizes.users + 1, np.int64))
+    items = Documents(none, none, none, np.zeros(parts.sizes.items + 1, np.int64))
+    data = TrainingData(parts.train, parts.valid, users, items, parts.sizes)
     cpu = torch.device("cpu")
     torch.set_num_threads(1)  # these steps are too small to share
     torch.manual_seed(0)
@@ -203,7 +205,7 @@ def fit_cornac(name: str, parts: Parts, settings: Settings) -> Predict:
 
     def predict(pairs: Pairs) -> NDArray[Any]:
         share = 1 / (1 + np.exp(-(users[pairs.users] * items[pairs.items]).sum(-1)))
-        return known.min_rating + (known.max_rating - known.min_rating) * share
+        return np.asarray(known.min_rating + (known.max_rating - known.min_rating) * share)
 
     return predict
 

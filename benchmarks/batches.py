@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import source_tree  # noqa: F401  carp of this checkout
 from carp.kernels.cpu.cpu_trainer import CpuTrainer
 from carp.models.batch import Pairs, TrainingData
 from carp.models.predict import encode_documents, score_pairs

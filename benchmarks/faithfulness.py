@@ -1,7 +1,7 @@
 """Are the explanations true? Every measure for models on corpora, one JSON line a model × corpus × seed.
 
     python benchmarks/faithfulness.py --bundles MODEL... [--aspects FILE] --out results/faithfulness.jsonl
-    python benchmarks/faithfulness.py CORPUS... --models carp:variant=calibrated anr --seeds 0 1 2 \\
+    python benchmarks/faithfulness.py CORPUS... --models carp anr --seeds 0 1 2 \\
         --aspects tripadvisor=tripadvisor.jsonl.gz --out results/faithfulness.jsonl
     python benchmarks/faithfulness.py --shop --models carp --out results/faithfulness.jsonl
 
@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
 import faithfulness_tables
+import source_tree  # noqa: F401  carp of this checkout
 
 SHOP = "made-up-shop"
 Line = dict[str, Any]
@@ -96,6 +95,7 @@ def fit(corpus: Any, name: str, settings: dict[str, Any], seed: int, given: argp
 def loaded(given: argparse.Namespace) -> Iterator[Group]:
     """Bundles as they are; those of one model on one split belong together."""
     import carp
+    from carp.bench.cells import all_settings, changed
     from carp.cli.use_commands import made_up_shop
 
     groups: dict[tuple[Any, ...], Group] = {}
@@ -106,8 +106,8 @@ def loaded(given: argparse.Namespace) -> Iterator[Group]:
         key = (member.name, facts["fingerprint"], member.fitted_corpus.part.tobytes(), settings)
         sources = facts["corpus"].get("sources") or [facts["fingerprint"][:12]]
         corpus = Path(sources[0]).name.partition(".")[0]
-        variant = getattr(member.config, "variant", None)
-        label = f"{member.name}:variant={variant}" if variant not in (None, "paper") else member.name
+        variant = changed(member.name, all_settings(member)).get("variant")
+        label = f"{member.name}:variant={variant}" if variant else member.name
         group = groups.setdefault(key, Group(corpus, label))
         group.aspects = next((Path(text) for text in given.aspects if "=" not in text), None)
         group.shop = made_up_shop(member)
@@ -136,9 +136,9 @@ def measure(group: Group, given: argparse.Namespace) -> Iterator[Line]:
     for member in group.members:
         if known(given, group.corpus, group.label, member.seed):
             continue
-        others = [other for other in group.members if other is not member]
+        others = [other.explainer for other in group.members if other is not member]
         found = measure_explanations(
-            member, pairs=given.pairs, against=others, aspects=group.aspects, shop=group.shop, tell=say
+            member.explainer, pairs=given.pairs, against=others, aspects=group.aspects, shop=group.shop, tell=say
         )
         test = member.evaluate()
         yield {
@@ -162,7 +162,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", nargs="*")
     parser.add_argument("--bundles", nargs="+", default=[], help="models that are trained already")
-    parser.add_argument("--models", nargs="+", default=["carp:variant=calibrated"])
+    parser.add_argument("--models", nargs="+", default=["carp"])
     parser.add_argument("--shop", action="store_true", help="the demo's made-up shop too")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--split-seed", type=int, default=0)

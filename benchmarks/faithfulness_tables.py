@@ -24,8 +24,8 @@ CORPORA = {
     "made-up-shop": "the made-up shop",
 }
 MODELS = {
-    "carp": "CARP, paper's form",
-    "carp:variant=calibrated": "CARP, calibrated",
+    "carp-paper": "CARP, paper's form",
+    "carp": "CARP, calibrated",
     "carp-ra": "CARP-RA",
     "ridge": "linear text",
     "anr": "ANR",
@@ -44,7 +44,8 @@ class Group:
 
     def __init__(self, lines: list[Line]) -> None:
         self.lines = sorted(lines, key=lambda line: int(line["seed"]))
-        self.corpus = CORPORA.get(lines[0]["corpus"], lines[0]["corpus"])
+        corpus = str(lines[0]["corpus"])
+        self.corpus = CORPORA.get(corpus, corpus)
         name = str(lines[0]["model"]).partition(":")[0]
         variant = lines[0]["settings"].get("variant")
         label = f"{name}:variant={variant}" if variant else name
@@ -193,10 +194,10 @@ TABLES: dict[str, Callable[[list[Group]], str]] = {
 def page_with(page: str, found: list[Group]) -> str:
     for name, make in TABLES.items():
         marked = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
-        if not marked.search(page):
+        place = marked.search(page)
+        if place is None:
             raise SystemExit(f"the page has no place for the table {name}: <!-- {name} --> and <!-- /{name} -->")
-        text = f"\n{make(found)}\n\n"
-        page = marked.sub(lambda _, text=text: text, page)
+        page = f"{page[: place.start()]}\n{make(found)}\n\n{page[place.end() :]}"
     return page
 
 

@@ -177,7 +177,8 @@ def search(session: Session, trainer: GpuTrainer) -> None:
             continue
         for value in values[: 1 if session.rehearsal else None]:
             if value != getattr(best, name):
-                cut = replace(best, **{name: value})
+                changed: dict[str, Any] = {name: value}
+                cut = replace(best, **changed)
                 took = timed_cut(session, trainer, cut, Precision())
                 if took < least:
                     best, least = cut, took

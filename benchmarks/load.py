@@ -118,8 +118,9 @@ class Load:
 async def run(load: Load, host: str, port: int, clients: int) -> float:
     loop = asyncio.get_running_loop()
     began = time.perf_counter()
-    load.clients = {Client(load) for _ in range(clients)}
-    await asyncio.gather(*(loop.create_connection(lambda one=one: one, host, port) for one in list(load.clients)))
+    unused = [Client(load) for _ in range(clients)]
+    load.clients = set(unused)
+    await asyncio.gather(*(loop.create_connection(unused.pop, host, port) for _ in range(clients)))
     await load.done.wait()
     return time.perf_counter() - began
 

@@ -30,8 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+from source_tree import ROOT, SOURCE
 
 SIZE = 1_200_000
 SLICE = 100_000
@@ -139,7 +138,7 @@ def measured(command: Sequence[str], cores: int) -> Line:
     """Seconds, processor seconds and peak memory of a command and all processes it starts."""
     chosen = sorted(os.sched_getaffinity(0))[:cores]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, cwd=ROOT)
     os.sched_setaffinity(process.pid, chosen)
     peak_pss = peak_rss = processes = 0

@@ -11,31 +11,27 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import sys
 from pathlib import Path
 from statistics import mean
 from typing import Any
 from unittest.mock import patch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
 from scipy.stats import ttest_rel
 
-import carp.training.loop
+import source_tree  # noqa: F401  carp of this checkout
 from carp.bench.cells import current_commit
 from carp.recommender import Recommender
 from carp.reviews.corpora.corpus import Corpus
+from carp.training import loop
 from speed import load
 
 
 def validation_errors(corpus: Corpus, seed: int, settings: dict[str, Any], *, plain: bool) -> list[float]:
     """After each epoch."""
     fitted = Recommender("carp", seed=seed, device="cpu", **settings)
-    with patch.object(
-        carp.training.loop, "trainer_for", (lambda *_: None) if plain else carp.training.loop.trainer_for
-    ):
+    with patch.object(loop, "trainer_for", (lambda *_: None) if plain else loop.trainer_for):
         fitted.fit(corpus, progress=False)
-    return [json.loads(line)["valid_mse"] for line in fitted._log.splitlines()]
+    return [json.loads(line)["valid_mse"] for line in fitted.training_log.splitlines()]
 
 
 def main() -> None:

@@ -29,26 +29,24 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
-
-# What is measured lies beside this file and in ../src, installed or not.
-from carp.kernels.best_items import top_items  # noqa: E402
-from carp.kernels.cpu.cpu_trainer import CpuTrainer  # noqa: E402
-from carp.models.batch import Pairs, TrainingData  # noqa: E402
-from carp.models.carp import Carp, CarpConfig  # noqa: E402
-from carp.models.predict import encode_documents, score_pairs  # noqa: E402
-from carp.reviews.corpora.corpus import Corpus, build_corpus  # noqa: E402
-from carp.reviews.documents import Documents  # noqa: E402
-from carp.reviews.shop.made_up_shop import make_shop  # noqa: E402
-from carp.reviews.sources.formats import read_reviews  # noqa: E402
-from carp.reviews.split import random_split  # noqa: E402
-from carp.reviews.text.vocabulary import TextSettings  # noqa: E402
-from carp.training.fitted_corpus import fit_corpus  # noqa: E402
-from carp.training.loop import TrainingSettings, make_optimizer, repeatable  # noqa: E402
-from growth import BATCH, endless, growth, growth_at  # noqa: E402
-from straightforward import Straightforward, document_words, predict, training_steps  # noqa: E402
+import source_tree
+from carp.kernels.best_items import top_items
+from carp.kernels.cpu.cpu_trainer import CpuTrainer
+from carp.models.batch import Pairs, TrainingData
+from carp.models.carp import Carp, CarpConfig
+from carp.models.predict import encode_documents, score_pairs
+from carp.reviews.corpora.corpus import Corpus, build_corpus
+from carp.reviews.documents import Documents
+from carp.reviews.shop.made_up_shop import make_shop
+from carp.reviews.sources.formats import read_reviews
+from carp.reviews.split import random_split
+from carp.reviews.text.vocabulary import TextSettings
+from carp.training.fitted_corpus import fit_corpus
+from carp.training.loop import TrainingSettings, make_optimizer, repeatable
+from growth import BATCH, endless, growth, growth_at
+from straightforward import Straightforward, document_words, predict, training_steps
 
 CPU = torch.device("cpu")
 WORKS = "training", "encoding", "scoring", "predicting", "help"
@@ -72,7 +70,7 @@ class Work:
 def load(path: str | None) -> tuple[str, Corpus]:
     if path is not None:
         return Path(path).name, Corpus.load(Path(path))
-    real = ROOT.parent / "shared" / "data" / "reviews_Musical_Instruments_5.json.gz"
+    real = source_tree.ROOT.parent / "shared" / "data" / "reviews_Musical_Instruments_5.json.gz"
     if real.exists():
         return "musical-instruments", build_corpus(read_reviews(str(real)))
     return "made-up shop", build_corpus(read_reviews(make_shop(seed=0).frame()))
@@ -160,7 +158,7 @@ def _encoding_flop(model: Carp, tokens: int) -> float:
 def scoring(
     model: Carp, plain: Straightforward, data: TrainingData, rounds: int, count: int = 100_000
 ) -> Iterator[Work]:
-    sides = [encode_documents(e, d, CPU) for e, d in _documents(model, data)]
+    sides = encoded(model, data)
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, data.sizes.users, count), rng.integers(0, data.sizes.items, count)
     pairs = Pairs(users, items, np.zeros(count, np.float32), np.full(count, -1))
@@ -185,9 +183,15 @@ def _documents(model: Carp, data: TrainingData) -> list[tuple[Any, Documents]]:
     return [(model.encode_users, data.user_documents), (model.encode_items, data.item_documents)]
 
 
+def encoded(model: Carp, data: TrainingData) -> tuple[Tensor, Tensor]:
+    """The sides of all users and of all items."""
+    users, items = (encode_documents(encode, documents, CPU) for encode, documents in _documents(model, data))
+    return users, items
+
+
 def predicting(model: Carp, plain: Straightforward, data: TrainingData, test: Pairs, rounds: int) -> Iterator[Work]:
     """The straightforward form encodes both documents of every pair; it is timed on a hundred pairs a turn."""
-    sides = [encode_documents(e, d, CPU) for e, d in _documents(model, data)]
+    sides = encoded(model, data)
     some = np.random.default_rng(0).choice(len(test), min(100, len(test)), replace=False)
     part = Pairs(test.users[some], test.items[some], test.ratings[some], test.records[some])
 
@@ -196,8 +200,7 @@ def predicting(model: Carp, plain: Straightforward, data: TrainingData, test: Pa
             pass
 
     def from_documents() -> None:
-        fresh = [encode_documents(e, d, CPU) for e, d in _documents(model, data)]
-        score_pairs(model, *fresh, test)
+        score_pairs(model, *encoded(model, data), test)
 
     a, b = in_turns(theirs, lambda: score_pairs(model, *sides, test), rounds)
     a *= len(test) / len(part)
@@ -210,7 +213,7 @@ def predicting(model: Carp, plain: Straightforward, data: TrainingData, test: Pa
 def asking_for_help(rounds: int) -> Work:
     """Against the limit of half a second: there is no other form."""
     command = [sys.executable, "-m", "carp", "--help"]
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
+    environment = {"PYTHONPATH": str(source_tree.SOURCE), "PATH": "/usr/bin:/bin"}
     times = []
     for _ in range(rounds):
         began = time.perf_counter()

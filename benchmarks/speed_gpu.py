@@ -24,18 +24,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
+import source_tree  # noqa: F401  carp of this checkout
+
 if "--rehearse" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
 
-import torch  # noqa: E402
+import torch
 
-import gpu_right  # noqa: E402
-import gpu_scoring  # noqa: E402
-import gpu_training  # noqa: E402
-from carp.models.batch import TrainingData  # noqa: E402
-from gpu_session import Session, measure_ceilings, say  # noqa: E402
+import gpu_right
+import gpu_scoring
+import gpu_training
+from carp.models.batch import TrainingData
+from gpu_session import Session, measure_ceilings, say
 
 PARTS: dict[str, list[Callable[[Session, TrainingData], None]]] = {
     "train": [gpu_training.train],

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
+import source_tree  # noqa: F401  carp of this checkout
 from carp.bench.plots import OURS, QUIET, THEIRS, as_svg, drawing
 
 Row = dict[str, Any]
@@ -33,6 +31,16 @@ def in_powers(axes: Any, across: str, up: str) -> None:
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
         plain_numbers(axis)
+    named(axes, across, up)
+
+
+def from_zero(axes: Any, across: str, up: str) -> None:
+    """The upright axis from zero; both with their names, and a legend."""
+    axes.set_ylim(bottom=0)
+    named(axes, across, up)
+
+
+def named(axes: Any, across: str, up: str) -> None:
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.legend(frameon=False)
@@ -66,10 +74,7 @@ def memory_plot(trained: list[Row], prepared: list[Row]) -> str:
             if rows:
                 axes.plot([r["reviews"] for r in rows], [r[key] / 1e9 for r in rows], "o-", color=colour, label=name)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("reviews")
-        axes.set_ylabel("peak memory, GB")
-        axes.legend(frameon=False)
+        from_zero(axes, "reviews", "peak memory, GB")
         return as_svg(figure)
 
 
@@ -83,10 +88,7 @@ def batches_plot(rows: list[Row]) -> str:
         axes.axhline(1, color="black", linewidth=0.6)
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("pairs at once")
-        axes.set_ylabel("pairs a second over the straightforward form's")
-        axes.legend(frameon=False)
+        from_zero(axes, "pairs at once", "pairs a second over the straightforward form's")
         return as_svg(figure)
 
 

@@ -9,9 +9,7 @@ next, and biases, loss and routing are written as batched tensor operations, not
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,8 +17,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-
+import source_tree  # noqa: F401  carp of this checkout
 from carp.models.batch import Pairs, TrainingData
 from carp.models.carp import Carp
 from carp.reviews.documents import Documents, padded
@@ -57,6 +54,16 @@ class Side(nn.Module):
 
 
 class Straightforward(nn.Module):
+    vote_weight: Tensor
+    highway_gate: Tensor
+    highway_gate_bias: Tensor
+    highway: Tensor
+    highway_bias: Tensor
+    regression: Tensor
+    regression_bias: Tensor
+    user_bias: Tensor
+    item_bias: Tensor
+
     def __init__(self, model: Carp) -> None:
         """With a copy of the model's weights."""
         super().__init__()
@@ -65,8 +72,7 @@ class Straightforward(nn.Module):
         shape = config.dimension, config.window, config.filters, config.latent_size, config.viewpoints, config.dropout
         self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
         self.user_side, self.item_side = Side(*shape), Side(*shape)
-        own = ("vote_weight", "highway_gate", "highway_gate_bias", "highway", "highway_bias")
-        for name in (*own, "regression", "regression_bias", "user_bias", "item_bias"):
+        for name in Straightforward.__annotations__:  # the weights named above
             setattr(self, name, nn.Parameter(getattr(model, name).detach().clone()))
         weights = {k: v for k, v in model.state_dict().items() if not k.startswith("biases.")}
         for side in ("user_side", "item_side"):
@@ -77,10 +83,12 @@ class Straightforward(nn.Module):
         return self.score(users, items, self.encode_users(user_words), self.encode_items(item_words))
 
     def encode_users(self, words: Tensor) -> Tensor:
-        return self.user_side(self.embedding, words)
+        viewpoints: Tensor = self.user_side(self.embedding, words)
+        return viewpoints
 
     def encode_items(self, words: Tensor) -> Tensor:
-        return self.item_side(self.embedding, words)
+        aspects: Tensor = self.item_side(self.embedding, words)
+        return aspects
 
     def score(self, users: Tensor, items: Tensor, viewpoints: Tensor, aspects: Tensor) -> tuple[Tensor, Tensor]:
         """Ratings [B] and capsule lengths [B, 2]."""
@@ -153,7 +161,7 @@ def training_steps(
         found, lengths = model(batch.users, batch.items, user_words, item_words)
         loss = model.loss(batch.ratings, found, lengths)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         yield loss.item()
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from carp import Recommender
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile(
@@ -29,6 +33,18 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"there is no real review data at {folder}; set CARP_DATA to its folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Recommender], Path]:
+    """Saves a fitted recommender; the folder of its bundle."""
+
+    def save(recommender: Recommender) -> Path:
+        folder = tmp_path_factory.mktemp("bundle") / "model"
+        recommender.save(folder)
+        return folder
+
+    return save
 
 
 @pytest.fixture(scope="module")

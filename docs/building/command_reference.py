@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sources import cell, code, table
 from typer.models import ArgumentInfo
 
 from carp.cli.entry import COMMANDS
+from sources import cell, code, table
 
 SHAPES = {int: "N", float: "NUMBER", Path: "PATH", str: "TEXT"}
 
@@ -43,11 +43,9 @@ def command_reference() -> str:
         usage += ["[OPTIONS]"] if any(one.names and not one.required for one in given) else []
         parts += [f"## carp {command.__name__}", cell(inspect.getdoc(command) or "")]
         parts.append(f"```text\n{' '.join(usage)}\n```")
-        rows = [
-            [code(one.typed), cell(one.help), "must be given" if one.required else code(one.default)] for one in given
-        ]
+        rows = [[code(one.typed), cell(one.help), "required" if one.required else code(one.default)] for one in given]
         if rows:
-            parts.append(table(("", "what it is", "if left out"), rows))
+            parts.append(table(("", "what it does", "default"), rows))
     return "\n\n".join(parts)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from command_reference import command_reference
 from latex2mathml.converter import convert
+
+from command_reference import command_reference
 from routing_words import routing_words
 from settings_reference import models_reference, settings_reference
 from sources import fields_table

@@ -34,9 +34,9 @@ def routing_words() -> str:
     parts.append(
         f"**The strongest unit of the other capsule, g{x},{y}.** Its agreement with the {sentiment} capsule is only "
         f"{last[capsule][unit]:.2f}, but with the other it is {last[1 - capsule][unit]:.2f}: č = {between:.3f}, "
-        f"ĉ = {within:.3f}, c = **{rounds[-1]['coupling'][capsule][unit]:.3f}**. It is there because nothing better "
-        f"is. The capsule itself stays short, {rounds[-1]['lengths'][capsule]:.3f} against "
-        f"{rounds[-1]['lengths'][1 - capsule]:.3f}, and that is what to look at before believing its reasons."
+        f"ĉ = {within:.3f}, c = **{rounds[-1]['coupling'][capsule][unit]:.3f}**. It is only listed because a capsule "
+        f"has to listen to something. The capsule itself stays short, {rounds[-1]['lengths'][capsule]:.3f} against "
+        f"{rounds[-1]['lengths'][1 - capsule]:.3f}. Look at this length before you believe its reasons."
     )
     return "\n\n".join(parts)
 

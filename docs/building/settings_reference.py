@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sources import cell, code, fields_of, table
-
 from carp.explain.explainer import explains
 from carp.models import REGISTRY, model_class
 from carp.recommender import Recommender
 from carp.reviews.text.vocabulary import TextSettings
 from carp.settings import FitSettings
 from carp.training.loop import TrainingSettings
+from sources import cell, code, fields_of, table
 
 SHARED = (
     ("Training", TrainingSettings, "How any model is trained."),
@@ -33,7 +32,7 @@ def settings_reference() -> str:
         usual = dict(made.kind.training_defaults)
         if usual:
             listed = ", ".join(f"`{key}={value}`" for key, value in usual.items())
-            parts.append(f"Trained with {listed} unless you say otherwise.")
+            parts.append(f"Trained with {listed} by default.")
         for variant, changes in made.kind.presets.items():
             if changes:
                 listed = ", ".join(f"`{key}={value}`" for key, value in changes.items())

@@ -98,14 +98,14 @@ def pipeline() -> Drawing:
     return drawing
 
 
+MODEL = (
+    "The person's document gives five viewpoints, the thing's document five aspects; their 25 logic units are routed "
+    "to a positive and a negative capsule, whose lengths and degrees make the rating."
+)
+
+
 def model() -> Drawing:
-    drawing = Drawing(
-        900,
-        372,
-        "The model",
-        "The person's document gives five viewpoints, the thing's document five aspects; their 25 logic units are "
-        "routed to a positive and a negative capsule, whose lengths and degrees make the rating.",
-    )
+    drawing = Drawing(900, 372, "The model", MODEL)
     for y, who, what, mark in (
         (30, "the person's reviews", "viewpoints", "v"),
         (212, "the thing's reviews", "aspects", "a"),
@@ -265,8 +265,86 @@ def leave_out() -> Drawing:
     return drawing
 
 
+Rooms = tuple[tuple[str, str, str], ...]  # name, and two lines about it
+FLOORS: tuple[tuple[str, Rooms], ...] = (
+    (
+        "what people see",
+        (
+            ("render", "text, page,", "JSON"),
+            ("bench", "grids, studies,", "reports"),
+            ("serve", "HTTP API,", "explorer page"),
+            ("cli", "the commands,", "demo, doctor"),
+        ),
+    ),
+    (
+        "what you use from Python",
+        (("recommender", "fit, predict, explain, recommend, save, load", "with settings, answers and ranking"),),
+    ),
+    (
+        "what is made of a fitted model",
+        (
+            ("evaluate", "errors, intervals,", "significance"),
+            ("explain", "reasons, profiles,", "are they true?"),
+            ("persist", "the model", "as a folder"),
+        ),
+    ),
+    (
+        "what learns",
+        (
+            ("models", "the mathematics,", "one model per file"),
+            ("kernels", "the same, fast:", "cpu/ C, gpu/ Triton"),
+            ("training", "the one loop,", "checkpoints"),
+        ),
+    ),
+    (
+        "what was written: reviews/",
+        (
+            ("sources", "a raw line", "becomes a review"),
+            ("text", "words, sentences,", "vocabulary"),
+            ("corpora", "reviews become", "a corpus"),
+            ("split, documents", "training or test,", "what models read"),
+        ),
+    ),
+)
+
+
+def house() -> Drawing:
+    drawing = Drawing(
+        900,
+        716,
+        "The house",
+        "Five floors of packages. At the bottom reviews are read, above them models learn, then come evaluation, "
+        "explanation and saving, then the recommender, and under the roof what people see. Imports point down only.",
+    )
+    left, width, height = 92, 716, 112
+    roof = f"M{left - 24} 70 L450 12 L{left + width + 24} 70 Z"
+    drawing.parts.append(f'<path d="{roof}" fill="{TRACK}" stroke="{LINE}"/>')
+    drawing.text(450, 54, "src/carp", at="middle", font_weight=600)
+    for floor, (name, rooms) in enumerate(FLOORS):
+        _floor(drawing, left, 78 + (height + 6) * floor, width, height, name, rooms)
+    drawing.box(left - 24, 668, width + 48, 34, fill=TRACK)
+    drawing.text(450, 690, "errors · storage: the ground everything stands on", at="middle", fill=SOFT, font_size=13)
+    drawing.arrow(40, 640, 40, 100, stroke=FOR, stroke_width=2)
+    drawing.text(26, 370, "the data", at="middle", fill=FOR, transform="rotate(-90 26 370)", font_size=13)
+    drawing.arrow(860, 100, 860, 640, stroke=AGAINST, stroke_width=2)
+    drawing.text(880, 370, "imports", at="middle", fill=AGAINST, transform="rotate(-90 880 370)", font_size=13)
+    return drawing
+
+
+def _floor(drawing: Drawing, x: float, y: float, width: float, height: float, name: str, rooms: Rooms) -> None:
+    drawing.box(x, y, width, height, fill=TRACK)
+    drawing.text(x + 14, y + 20, name, fill=SOFT, font_size=12)
+    room = (width - 28 - 12 * (len(rooms) - 1)) / len(rooms)
+    for number, (title, *about) in enumerate(rooms):
+        left = x + 14 + (room + 12) * number
+        drawing.box(left, y + 30, room, height - 42)
+        drawing.text(left + room / 2, y + 52, title, at="middle", font_weight=600)
+        drawing.lines(left + room / 2, y + 71, about, at="middle", fill=SOFT, font_size=13)
+
+
 PICTURES: dict[str, Callable[[], Drawing]] = {
     "pipeline": pipeline,
+    "house": house,
     "model": model,
     "logic-units": logic_units,
     "routing": routing,

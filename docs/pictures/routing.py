@@ -2,7 +2,7 @@
 
 Written with the model that the tutorial trains:
 
-    python docs/pictures/routing.py model person-119 thing-000
+    python docs/pictures/routing.py model person-050 thing-017
 """
 
 from __future__ import annotations

@@ -9,7 +9,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+from carp.moved import tell_where_modules_went
 
 if TYPE_CHECKING:
     from carp.errors import CarpError
@@ -19,7 +22,15 @@ if TYPE_CHECKING:
     from carp.reviews.shop.made_up_shop import make_shop
     from carp.reviews.sources.formats import read_reviews
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+if sys.platform == "win32":
+    raise ImportError(
+        "carp runs on Linux and macOS, not on Windows: it locks files, flushes folders and starts processes the POSIX "
+        "way. Fix: use it inside the Windows Subsystem for Linux (wsl --install)."
+    )
+
+tell_where_modules_went()
 
 _PLACES = {
     "CarpError": "carp.errors",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from carp.explain.explanation import Explanation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Predictions(Sequence[float]):
     """Ratings in the order of the pairs; `notes` says where a pair was answered without its user or item."""
 
@@ -31,6 +31,14 @@ class Predictions(Sequence[float]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.ratings, dtype=dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Predictions):
+            return NotImplemented
+        same = bool(np.array_equal(self.ratings, other.ratings, equal_nan=True))
+        return same and (self.notes, self.explanations) == (other.notes, other.explanations)
+
+    __hash__ = None  # type: ignore[assignment]  # as for every list of numbers
 
     def __repr__(self) -> str:
         return f"Predictions({[round(rating, 3) for rating in self]})"

@@ -1,4 +1,4 @@
-"""Errors for the person who made them: what happened, where, and how to fix it."""
+"""Errors that say what happened, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class CarpError(Exception):
-    """Something went wrong that the user can fix. A traceback shown instead of this is a bug.
+    """Something went wrong that the user can fix. If a traceback is shown instead, that is a bug.
 
     >>> print(CarpError("the file is empty", where="reviews.json", fix="give a file with reviews"))
     reviews.json: the file is empty. Fix: give a file with reviews.
@@ -33,21 +33,21 @@ class CarpWarning(UserWarning):
 
 
 class SlowerWarning(CarpWarning, RuntimeWarning):
-    """Something fast cannot be used here; something slower with the same answers takes its place."""
+    """A fast path cannot be used here. A slower one gives the same answers."""
 
 
 class InputError(CarpError):
-    """The data that was given cannot be used."""
+    """The given data cannot be used."""
 
 
 class UsageError(CarpError):
-    """The command or call itself is wrong: an unknown setting, a folder that exists already."""
+    """The command or call itself is wrong: an unknown setting, or a folder that already exists."""
 
     exit_code = 2
 
 
 class UnknownIdError(CarpError):
-    """A user or an item that the model has never seen, where one it knows is needed."""
+    """A user or an item the model has never seen, where a known one is needed."""
 
 
 class DamagedError(CarpError):
@@ -55,11 +55,11 @@ class DamagedError(CarpError):
 
 
 class StorageError(CarpError):
-    """The disk refused: no space, no permission."""
+    """Reading or writing failed: no space, or no permission."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A remedy that names the closest known name, or all of them when none is close.
+    """A suggested fix: the closest known name, or all of them if none is close.
 
     >>> nearest("lerning_rate", ["learning_rate", "seed"])
     'did you mean learning_rate?'
@@ -68,4 +68,4 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     if close:
         return f"did you mean {close[0]}?"
-    return "known are " + ", ".join(known)
+    return "choose one of " + ", ".join(known)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,37 +18,60 @@ from numpy.typing import NDArray
 
 from carp.answers import Predictions, Recommendation
 from carp.errors import InputError, UnknownIdError, UsageError, nearest
-from carp.evaluate.evaluation import degree_scale, evaluate_model
-from carp.explain.explainer import explain_question, explainable
+from carp.evaluate.evaluation import evaluate_model
+from carp.explain.explainer import Explainer, explainer_for
 from carp.explain.explanation import Explanation
+from carp.explain.profiles import PersonProfile, Summary, ThingProfile, person_profile, summary_for, thing_profile
 from carp.explain.question import Detail, Question, known_pair
-from carp.models import model_class, model_entry
+from carp.explain.similar_things import SimilarThing, TextLikeness
+from carp.models import model_class
 from carp.models.base import RatingModel, from_settings
-from carp.models.batch import Pairs
 from carp.models.layers import TunedBiases
-from carp.models.predict import encode_documents, score_newcomer, score_pairs
 from carp.persist.bundle import read_bundle, write_bundle
 from carp.ranking import best_things, check_number, rank_by_sides, rank_one_by_one
 from carp.reviews.corpora.corpus import Corpus, build_corpus
+from carp.reviews.readable import ReadableDocument
 from carp.reviews.split import split_corpus
-from carp.reviews.split_parts import TRAIN
 from carp.settings import sort_settings
 from carp.storage import folder_size
 from carp.training.checkpoint import LOG, TrainingState
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
+from carp.training.fitted_model import FittedModel
 from carp.training.loop import Watcher, choose_device, train
+from carp.user_input import as_id, as_pairs, as_split, as_texts
+
+MOST_COMPARED = 200_000  # known ids: among more, looking for the nearest takes too long
+NOT_FITTED = "this recommender has not been fitted"
+Id = Any  # a text, a number, or any other single value that can be a key
 
 
 class Recommender:
     """Predicts how a person will rate a thing from what people wrote, and says why.
 
-    Settings are those of the model, of training, of the text and of fitting, all by name:
-    `Recommender("carp", variant="calibrated", epochs=10, vocabulary_size=8000)`.
+    Ids may be texts, numbers or other single values; every method takes them alike.
+
+    Args:
+        model: A name that `carp models` lists.
+        seed: Of everything random in training.
+        split_seed: Of the split into training, validation and test.
+        device: auto, cpu, cuda or cuda:N.
+        **settings: Settings of the model, of training, of the text and of fitting, all by name;
+            `carp models --settings NAME` lists them.
+
+    >>> Recommender("carp", variant="paper", epochs=10)
+    Recommender('carp', variant='paper', epochs=10), not fitted
     """
 
     def __init__(
         self, model: str = "carp", *, seed: int = 0, split_seed: int = 0, device: str = "auto", **settings: Any
     ) -> None:
+        self._given: dict[str, Any] = {
+            "model": model,
+            "seed": seed,
+            "split_seed": split_seed,
+            "device": device,
+            **settings,
+        }
         self.name = model
         self.seed = seed
         self.split_seed = split_seed
@@ -57,11 +80,79 @@ class Recommender:
         sorted_settings = sort_settings(model, settings)
         self.fit_settings, self.text = sorted_settings.fit, sorted_settings.text
         self.training, self.config = sorted_settings.training, sorted_settings.config
-        self._model: RatingModel | None = None
-        self._fitted_corpus: FittedCorpus | None = None
-        self._baseline: TunedBiases | None = None
-        self.facts: dict[str, Any] = {}
-        self._log = b""
+        self._fitted: FittedModel | None = None
+        self.training_log = b""
+
+    @classmethod
+    def of(cls, fitted: FittedModel, *, training_log: bytes = b"") -> Recommender:
+        """A recommender of a model that is fitted already, with the settings it was fitted with.
+
+        Args:
+            fitted: The model with its corpus and facts.
+            training_log: One line of JSON an epoch, as training wrote it.
+
+        Returns:
+            A recommender that predicts and explains without being fitted again.
+        """
+        facts = fitted.facts
+        recommender = cls(
+            fitted.name,
+            seed=facts["seed"],
+            split_seed=facts["split_seed"],
+            device=str(fitted.device),
+            **facts["fit"],
+            **facts["text"],
+            **facts["training"],
+            **asdict(fitted.model.config),
+        )
+        recommender._take(fitted)
+        recommender.training_log = training_log
+        return recommender
+
+    # ---- settings
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings as they were given, as scikit-learn asks for them.
+
+        Args:
+            deep: Makes no difference: no setting has settings of its own.
+
+        Returns:
+            The arguments that make an equal recommender, which is not fitted.
+        """
+        return dict(self._given)
+
+    def set_params(self, **params: Any) -> Recommender:
+        """Change settings for the next `fit`; a model that is fitted already goes on answering as it is.
+
+        Args:
+            **params: What `Recommender` takes.
+
+        Returns:
+            The recommender itself.
+        """
+        made = type(self)(**{**self._given, **params})  # refused before anything changes here
+        made._fitted, made.training_log = self._fitted, self.training_log
+        self.__dict__.update(made.__dict__)
+        return self
+
+    def __repr__(self) -> str:
+        given = [repr(self.name), *(f"{name}={value!r}" for name, value in self._unusual().items())]
+        name = f"Recommender({', '.join(given)})"
+        if self._fitted is None:
+            return f"{name}, not fitted"
+        sizes = self.fitted_corpus.sizes
+        return f"{name}, fitted on {sizes.users:,} users, {sizes.items:,} items and {sizes.words:,} words"
+
+    def _unusual(self) -> dict[str, Any]:
+        """The given settings that differ from what the model has anyway."""
+        usual: dict[str, Any] = {"model": self.name, "seed": 0, "split_seed": 0, "device": self._given["device"]}
+        presets = {name: value for name, value in self._given.items() if name == "variant"}
+        settings = sort_settings(self.name, presets)
+        for group in (settings.fit, settings.text, settings.training, settings.config):
+            usual |= asdict(group)
+        shown = {name: value for name, value in self._given.items() if name not in usual or usual[name] != value}
+        return {**presets, **shown}
 
     # ---- fitting
 
@@ -69,15 +160,28 @@ class Recommender:
         self,
         reviews: Any,
         *,
-        split: Path | str | None = None,
+        split: Any = None,
         checkpoints: Path | str | None = None,
         resume: bool = False,
         progress: bool = True,
         watcher: Watcher | None = None,
     ) -> Recommender:
-        """Train on reviews: a Corpus, what `read_reviews` gives, a file, or a frame with user, item, rating, text."""
+        """Train on reviews.
+
+        Args:
+            reviews: A Corpus, what `read_reviews` gives, a file, or a frame with user, item, rating and text.
+            split: Which reviews train, choose and test: a CSV file or a frame with user, item and split, or three
+                arrays of these. Without it, the corpus' own split column, or the paper's rule with `split_seed`.
+            checkpoints: A folder to keep the state of training in after each epoch.
+            resume: Go on from the checkpoint in that folder.
+            progress: Show a bar on standard error.
+            watcher: Called as training goes on, instead of the bar.
+
+        Returns:
+            The recommender itself, ready to answer.
+        """
         corpus = self._corpus(reviews)
-        parts = split_corpus(corpus, seed=self.split_seed, file=None if split is None else Path(split))
+        parts = split_corpus(corpus, seed=self.split_seed, own=as_split(split))
         fitted = fit_corpus(corpus, parts, self.text)
         data = fitted.training_data(self.fit_settings.target_reviews)
         torch.manual_seed(self.seed)
@@ -100,8 +204,18 @@ class Recommender:
             )
         baseline = TunedBiases(fitted.sizes)
         baseline.fit(data.train, data.valid, fitted.levels)
-        self._take(model, baseline.to(self.device), fitted)
-        self._remember(reached, checkpoints)
+        self._take(
+            FittedModel(
+                self.name,
+                model.to(self.device).eval(),
+                baseline.to(self.device),
+                fitted,
+                self.device,
+                self._facts(reached),
+            )
+        )
+        self.facts["degree_scale"] = self.explainer.degree_scale()
+        self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
 
     def _corpus(self, reviews: Any) -> Corpus:
@@ -122,13 +236,13 @@ class Recommender:
         whole += [fitted.facts["fingerprint"], part, self.device.type]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
-    def _take(self, model: RatingModel, baseline: TunedBiases, fitted: FittedCorpus) -> None:
-        self._model, self._baseline, self._fitted_corpus = model.to(self.device).eval(), baseline, fitted
-        self.__dict__.pop("_sides", None)
+    def _take(self, fitted: FittedModel) -> None:
+        self._fitted = fitted
+        for made in ("explainer", "_likeness"):  # what was made of an earlier model
+            self.__dict__.pop(made, None)
 
-    def _remember(self, reached: TrainingState, checkpoints: Path | str | None) -> None:
-        self._log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
-        self.facts = {
+    def _facts(self, reached: TrainingState) -> dict[str, Any]:
+        return {
             "seed": self.seed,
             "split_seed": self.split_seed,
             "fit": asdict(self.fit_settings),
@@ -139,196 +253,303 @@ class Recommender:
             "valid_mse": reached.best_error if np.isfinite(reached.best_error) else None,
             "device": self.device.type,
             "threads": torch.get_num_threads(),
-            "degree_scale": degree_scale(self.model, self.fitted_corpus, self._sides if self.model.separates else None),
         }
+
+    @property
+    def form(self) -> str | None:
+        """The variant of the model, where it has several."""
+        return getattr(self.config, "variant", None)
 
     # ---- what is there after fitting
 
     @property
+    def fitted_model(self) -> FittedModel:
+        if self._fitted is None:
+            raise UsageError(NOT_FITTED, fix="call fit(reviews), or use carp.load")
+        return self._fitted
+
+    @property
     def model(self) -> RatingModel:
-        if self._model is None:
-            raise UsageError("this recommender has not been fitted", fix="call fit(reviews), or use carp.load")
-        return self._model
+        return self.fitted_model.model
 
     @property
     def fitted_corpus(self) -> FittedCorpus:
-        if self._fitted_corpus is None:
-            raise UsageError("this recommender has not been fitted", fix="call fit(reviews), or use carp.load")
-        return self._fitted_corpus
+        return self.fitted_model.corpus
 
     @property
     def baseline(self) -> TunedBiases:
-        if self._baseline is None:
-            raise UsageError("this recommender has not been fitted", fix="call fit(reviews), or use carp.load")
-        return self._baseline
+        return self.fitted_model.baseline
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the training: seeds, settings, epochs, validation error."""
+        return {} if self._fitted is None else self._fitted.facts
 
     @cached_property
-    def _sides(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Viewpoints of all users and aspects of all items, each encoded once."""
-        return (
-            encode_documents(self.model.encode_users, self.fitted_corpus.user_documents, self.device),
-            encode_documents(self.model.encode_items, self.fitted_corpus.item_documents, self.device),
-        )
+    def explainer(self) -> Explainer:
+        """Explains the fitted model, as the model itself asks for it."""
+        return explainer_for(self.fitted_model)
 
     # ---- predicting
 
-    def predict(self, pairs: Iterable[tuple[str, str]]) -> Predictions:
-        """Ratings of (user, item) pairs, in the range of the data; unknown ids are answered and noted."""
-        listed = _checked_pairs(pairs)
+    def predict(self, pairs: Any, items: Any = None) -> Predictions:
+        """Ratings of pairs, in the range of the data. Unknown ids are answered too, and noted.
+
+        Args:
+            pairs: Pairs of a user and an item, or a frame with the columns user and item; or the users alone, if
+                `items` are given.
+            items: The items, one for each user.
+
+        Returns:
+            The ratings in the order of the pairs, with a note for each pair that has an unknown id.
+        """
+        listed = as_pairs(pairs, items)
         users = self._numbers(self.fitted_corpus.users.index(), (user for user, _ in listed))
-        items = self._numbers(self.fitted_corpus.items.index(), (item for _, item in listed))
-        notes = [_unknown_note(u < 0, i < 0) for u, i in zip(users, items, strict=True)]
-        stars = self._rate(users, items)
-        return Predictions(self.fitted_corpus.scale.from_stars(stars, self.fitted_corpus.levels), tuple(notes))
+        things = self._numbers(self.fitted_corpus.items.index(), (item for _, item in listed))
+        notes = [_unknown_note(u < 0, i < 0) for u, i in zip(users, things, strict=True)]
+        stars = self.fitted_model.rate(users, things)
+        return Predictions(self._own_ratings(stars), tuple(notes))
 
     @staticmethod
     def _numbers(index: Mapping[str, int], names: Iterable[str]) -> NDArray[np.int64]:
         return np.array([index.get(name, -1) for name in names], dtype=np.int64)
 
-    @torch.no_grad()
-    def _rate(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Stars of numbered pairs. The one place that decides what somebody unknown gets: the biases that are
-        known, which is the mean for a stranger and a thing's own level for an unknown user."""
-        stars = self.baseline(torch.from_numpy(users).to(self.device), torch.from_numpy(items).to(self.device)).double()
-        known = np.flatnonzero((users >= 0) & (items >= 0))
-        records = np.array([self._trained_record(int(users[k]), int(items[k])) for k in known], dtype=np.int64)
-        for chosen, trained in ((known[records < 0], False), (known[records >= 0], True)):
-            if len(chosen):
-                own = records[records >= 0] if trained else np.full(len(chosen), -1)
-                ratings = self.fitted_corpus.rating[own] if trained else np.zeros(len(chosen), np.float32)
-                found = self._known(Pairs(users[chosen], items[chosen], ratings, own), trained)
-                stars[torch.from_numpy(chosen).to(self.device)] = found.double()
-        return np.asarray(stars.clamp(1, self.fitted_corpus.levels).cpu())
+    def _own_ratings(self, stars: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.fitted_corpus.scale.from_stars(stars, self.fitted_corpus.levels)
 
-    def _trained_record(self, user: int, item: int) -> int:
-        record = self.fitted_corpus.record_of_pair.get((user, item), -1)
-        return record if record >= 0 and self.fitted_corpus.part[record] == TRAIN else -1
+    def predict_for(self, reviews: str | Sequence[str], items: Iterable[Id], *, explain: bool = False) -> Predictions:
+        """Ratings somebody would give who is known only by reviews of other things.
 
-    def _known(self, pairs: Pairs, trained: bool) -> torch.Tensor:
-        """Pairs of training are rated as in training: without their own review and rating."""
-        if self.model.separates and not trained:
-            return score_pairs(self.model, *self._sides, pairs)
-        data = self.fitted_corpus.training_data()
-        blocks = [np.arange(s, min(s + 500, len(pairs))) for s in range(0, len(pairs), 500)]
-        return torch.cat(
-            [self.model(data.batch(pairs, block, training=trained).to(self.device)).rating for block in blocks]
-        )
+        Args:
+            reviews: What this person wrote: one text, or several.
+            items: The items to rate.
+            explain: Whether to explain each rating too.
 
-    def predict_for(self, reviews: str | Sequence[str], items: Sequence[str], *, explain: bool = False) -> Predictions:
-        """Ratings somebody would give who is known only by these reviews of other things, with reasons if so asked."""
-        document = self._newcomer(reviews)
-        numbers = self._numbers(self.fitted_corpus.items.index(), items)
-        stars = self._rate_newcomer(document, numbers)
+        Returns:
+            The ratings in the order of the items, with `explanations` if they were asked for.
+        """
+        document = self.newcomer(reviews)
+        names = [as_id(item, "item") for item in items]
+        numbers = self._numbers(self.fitted_corpus.items.index(), names)
+        stars = self.fitted_model.rate_newcomer(document, numbers)
         notes = tuple(_unknown_note(False, i < 0) for i in numbers)
-        reasons = tuple(self.explain_for(reviews, item) for item in items) if explain else ()
-        return Predictions(self.fitted_corpus.scale.from_stars(stars, self.fitted_corpus.levels), notes, reasons)
+        reasons = tuple(self.explain_for(reviews, item) for item in names) if explain else ()
+        return Predictions(self._own_ratings(stars), notes, reasons)
 
-    @torch.no_grad()
-    def _rate_newcomer(self, document: Any, items: NDArray[np.int64]) -> NDArray[np.float64]:
-        words = torch.from_numpy(document.words)[None].to(self.device)
-        reviews = torch.from_numpy(document.review)[None].to(self.device)
-        viewpoints = self.model.encode_users(words, reviews)
-        places = torch.from_numpy(items).to(self.device)
-        stars = self.baseline(torch.full_like(places, -1), places).double()
-        known = places >= 0
-        stars[known] = score_newcomer(self.model, viewpoints, self._sides[1], places[known]).double()
-        return np.asarray(stars.clamp(1, self.fitted_corpus.levels).cpu())
+    def newcomer(self, reviews: str | Sequence[str]) -> ReadableDocument:
+        """The document of somebody known only by reviews.
 
-    def _newcomer(self, reviews: str | Sequence[str]) -> Any:
+        Args:
+            reviews: What this person wrote: one text, or several.
+
+        Returns:
+            Their words that the model knows, each with the characters it stands on.
+        """
         if not self.model.separates:
             raise UsageError(f"the model {self.name} cannot rate for a newcomer", fix="use carp")
-        texts = [reviews] if isinstance(reviews, str) else list(reviews)
-        document = self.fitted_corpus.newcomer(texts)
+        document = self.fitted_corpus.newcomer(as_texts(reviews))
         if not len(document.words):
             raise InputError(
                 "these reviews hold no word the model knows", fix="write a few sentences about things of this kind"
             )
         return document
 
-    # ---- recommending and explaining
+    # ---- recommending
 
-    def recommend(self, user: str, n: int = 10, *, include_known: bool = False) -> list[Recommendation]:
-        """The things this person would rate highest, without those already rated."""
-        number = self._find(self.fitted_corpus.users.index(), user, "user")
+    def recommend(self, user: Id, n: int = 10, *, include_known: bool = False) -> list[Recommendation]:
+        """The things a person would rate highest.
+
+        Args:
+            user: Somebody of the training data.
+            n: How many.
+            include_known: Whether things may be among them that this person rated already.
+
+        Returns:
+            The recommendations, best first; fewer than n where there are no more.
+        """
+        number = self.number_of("user", user)
         if not include_known:
             return next(self._ranked([number], n))[1]
         items = np.arange(len(self.fitted_corpus.items))
-        return best_things(self.fitted_corpus, items, self._rate(np.full(len(items), number), items), n)
+        return best_things(self.fitted_corpus, items, self.fitted_model.rate(np.full(len(items), number), items), n)
 
     def recommend_all(
-        self, n: int = 10, users: Iterable[str] | None = None
+        self, n: int = 10, users: Iterable[Id] | None = None
     ) -> Iterator[tuple[str, list[Recommendation]]]:
-        """(user, recommendations) of everybody, or of these users, one after the other and in bounded memory."""
-        index, names = self.fitted_corpus.users.index(), self.fitted_corpus.users
-        numbers = range(len(names)) if users is None else [self._find(index, user, "user") for user in users]
+        """The recommendations of everybody, one person after the other and in bounded memory.
+
+        Args:
+            n: How many for each.
+            users: For these people alone.
+
+        Returns:
+            Pairs of a user and that user's recommendations.
+        """
+        names = self.fitted_corpus.users
+        numbers = range(len(names)) if users is None else [self.number_of("user", user) for user in users]
         return ((names[number], found) for number, found in self._ranked(numbers, n))
 
     def _ranked(self, users: Sequence[int], n: int) -> Iterator[tuple[int, list[Recommendation]]]:
         check_number(n)
-        if self.model.separates:
-            return rank_by_sides(self.model, self.fitted_corpus, self._sides, users, n)
-        return rank_one_by_one(self.fitted_corpus, self._rate, users, n)
+        fitted = self.fitted_model
+        if fitted.model.separates:
+            return rank_by_sides(fitted.model, fitted.corpus, fitted.sides, users, n)
+        return rank_one_by_one(fitted.corpus, fitted.rate, users, n)
 
     def recommend_for(self, reviews: str | Sequence[str], n: int = 10) -> list[Recommendation]:
-        """The same for somebody known only by these reviews."""
+        """The things somebody would rate highest who is known only by reviews.
+
+        Args:
+            reviews: What this person wrote: one text, or several.
+            n: How many.
+
+        Returns:
+            The recommendations, best first.
+        """
         items = np.arange(len(self.fitted_corpus.items))
-        return best_things(self.fitted_corpus, items, self._rate_newcomer(self._newcomer(reviews), items), n)
+        return best_things(self.fitted_corpus, items, self.fitted_model.rate_newcomer(self.newcomer(reviews), items), n)
 
-    def explain(self, user: str, item: str, **detail: int) -> Explanation:
-        """Why this person would rate this thing so. Shows itself in a terminal and in a notebook."""
-        explainable(self.model, self.name)
-        question = known_pair(
-            self.fitted_corpus,
-            self._find(self.fitted_corpus.users.index(), user, "user"),
-            self._find(self.fitted_corpus.items.index(), item, "item"),
-        )
-        return self._explain(question, detail)
+    # ---- explaining
 
-    def explain_for(self, reviews: str | Sequence[str], item: str, **detail: int) -> Explanation:
-        """The same for somebody known only by these reviews."""
-        explainable(self.model, self.name)
-        number = self._find(self.fitted_corpus.items.index(), item, "item")
-        things = self.fitted_corpus.readable(self.fitted_corpus.item_documents, number)
-        return self._explain(Question(-1, number, self._newcomer(reviews), things), detail)
+    def explain(self, user: Id, item: Id, **detail: int) -> Explanation:
+        """Why a person would rate a thing so.
+
+        Args:
+            user: Somebody of the training data.
+            item: Something of the training data.
+            **detail: How much to show: prevailing_units, other_units, top_phrases, sentences.
+
+        Returns:
+            The explanation, which shows itself in a terminal and in a notebook.
+        """
+        return self._explain(self.question(user, item), detail)
+
+    def explain_for(self, reviews: str | Sequence[str], item: Id, **detail: int) -> Explanation:
+        """Why somebody would rate a thing so who is known only by reviews.
+
+        Args:
+            reviews: What this person wrote: one text, or several.
+            item: Something of the training data.
+            **detail: As for `explain`.
+
+        Returns:
+            The explanation.
+        """
+        self._refuse_silent()
+        number = self.number_of("item", item)
+        thing = self.fitted_corpus.readable(self.fitted_corpus.item_documents, number)
+        return self._explain(Question(-1, number, self.newcomer(reviews), thing), detail)
+
+    def question(self, user: Id, item: Id) -> Question:
+        """A pair of the training data with the documents that answer for it.
+
+        Args:
+            user: Somebody of the training data.
+            item: Something of the training data.
+
+        Returns:
+            What an explainer is asked.
+        """
+        self._refuse_silent()
+        return known_pair(self.fitted_corpus, self.number_of("user", user), self.number_of("item", item))
+
+    def _refuse_silent(self) -> None:
+        if self.model.explained_by is None:
+            raise self.explainer.silent()
 
     def _explain(self, question: Question, detail: Mapping[str, int]) -> Explanation:
-        own = None
-        if question.trained_on(self.fitted_corpus):
-            own = torch.tensor([float(self.fitted_corpus.rating[question.record])], device=self.device)
-        users = torch.tensor([question.user], device=self.device)
-        items = torch.tensor([question.item], device=self.device)
-        baseline = float(self.baseline(users, items, own).clamp(1, self.fitted_corpus.levels))
-        positive, negative = self.facts["degree_scale"]
-        return explain_question(
-            explainable(self.model, self.name),
-            self.fitted_corpus,
-            question,
-            self.device,
-            baseline=baseline,
-            degree_scale=(positive, negative),
-            detail=from_settings(Detail, detail),
-            name=self.name,
-        )
+        return self.explainer.explain([question], from_settings(Detail, detail))[0]
 
-    def _find(self, index: Mapping[str, int], name: str, kind: str) -> int:
-        number = index.get(name, -1)
+    def summary(self, user: Id, item: Id, n: int = 5) -> Summary:
+        """The sentences about a thing that matter to one person.
+
+        Args:
+            user: Somebody of the training data.
+            item: Something of the training data.
+            n: How many sentences at most.
+
+        Returns:
+            The sentences, weightiest first.
+        """
+        return summary_for(self.explainer, self.question(user, item), n)
+
+    def profile(self, *, user: Id = None, item: Id = None, sentences: int = 2) -> PersonProfile | ThingProfile:
+        """What a person cares about, or what people like and dislike about a thing.
+
+        Args:
+            user: Somebody of the training data; give this or `item`.
+            item: Something of the training data.
+            sentences: How many to show for each viewpoint or aspect.
+
+        Returns:
+            The profile, which shows itself in a terminal and in a notebook.
+        """
+        if (user is None) == (item is None):
+            raise UsageError("it is not clear whose profile is wanted", fix="give either user or item")
+        if user is not None:
+            return person_profile(self.explainer, self.number_of("user", user), sentences=sentences)
+        return thing_profile(self.explainer, self.number_of("item", item), sentences=sentences)
+
+    def similar(self, item: Id, n: int = 10) -> list[SimilarThing]:
+        """Things of which people write alike.
+
+        Args:
+            item: Something of the training data.
+            n: How many.
+
+        Returns:
+            The most alike first, each with the words that make it so; none whose reviews share no word with it.
+        """
+        check_number(n)
+        return self._likeness.similar(self.number_of("item", item), n)
+
+    @cached_property
+    def _likeness(self) -> TextLikeness:
+        return TextLikeness(self.fitted_corpus)
+
+    # ---- ids
+
+    def number_of(self, kind: Literal["user", "item"], name: Id) -> int:
+        """The number of a user or an item in the corpus.
+
+        Args:
+            kind: user or item.
+            name: An id.
+
+        Returns:
+            Its number; an id that the training data does not have is refused, and the nearest one named.
+        """
+        known = self.fitted_corpus.users if kind == "user" else self.fitted_corpus.items
+        index, text = known.index(), as_id(name, kind)
+        number = index.get(text, -1)
         if number < 0:
-            close = nearest(name, index) if len(index) < 200_000 else ""
+            close = nearest(text, index) if len(index) < MOST_COMPARED else ""
             fix = close if close.startswith("did") else f"give a {kind} of the training data"
-            raise UnknownIdError(f"the model has never seen the {kind} {name!r}", fix=fix)
+            raise UnknownIdError(f"the model has never seen the {kind} {text!r}", fix=fix)
         return number
 
     # ---- judging
 
     def evaluate(self) -> dict[str, Any]:
-        """Test errors on the paper's scale beside those of the mean and of the tuned biases, on the same pairs."""
-        sides = self._sides if self.model.separates else None
-        return evaluate_model(self.name, self.model, self.baseline, self.fitted_corpus, sides, self.device)
+        """Test errors beside those of the mean and of the tuned biases, on the same pairs.
+
+        Returns:
+            Errors on the paper's scale from 1 to 5, and how they compare.
+        """
+        return evaluate_model(self.fitted_model)
 
     # ---- keeping
 
     def save(self, folder: Path | str, *, overwrite: bool = False) -> int:
-        """Write the bundle; its size in bytes."""
+        """Write the bundle: a folder that predicts and explains without the training data.
+
+        Args:
+            folder: Where to; it must not exist yet.
+            overwrite: Replace a bundle that is there.
+
+        Returns:
+            Its size in bytes.
+        """
         folder = Path(folder)
         write_bundle(
             folder,
@@ -337,45 +558,29 @@ class Recommender:
             baseline=self.baseline,
             fitted=self.fitted_corpus,
             facts=self.facts,
-            log=self._log,
+            log=self.training_log,
             overwrite=overwrite,
         )
         return folder_size(folder)
 
-    def __repr__(self) -> str:
-        if self._model is None:
-            return f"<Recommender {self.name}, not fitted>"
-        sizes = self.fitted_corpus.sizes
-        return f"<Recommender {self.name}: {sizes.users:,} users, {sizes.items:,} items, {sizes.words:,} words>"
-
 
 def load(folder: Path | str, *, device: str = "auto") -> Recommender:
-    """A saved recommender, ready to predict and explain. Damage is refused."""
+    """A saved recommender, ready to predict and explain. Damage is refused.
+
+    Args:
+        folder: What `Recommender.save` or `carp train` made.
+        device: auto, cpu, cuda or cuda:N.
+
+    Returns:
+        The recommender.
+    """
     folder = Path(folder)
-    name, model, baseline, fitted, facts = read_bundle(folder)
-    recommender = Recommender(
-        name,
-        seed=facts["seed"],
-        split_seed=facts["split_seed"],
-        device=device,
-        **facts["fit"],
-        **facts["text"],
-        **facts["training"],
-        **{k: v for k, v in facts["config"].items() if k not in model_entry(name).settings},
-    )
-    recommender._take(model, baseline.to(recommender.device), fitted)
+    name, model, baseline, corpus, facts = read_bundle(folder)
+    where = choose_device(device)
     kept = {f.name for f in dataclasses.fields(FittedCorpus)} | {"model", "config", "data", "made_with"}
-    recommender.facts = {key: value for key, value in facts.items() if key not in kept}
-    recommender._log = (folder / LOG).read_bytes()
-    return recommender
-
-
-def _checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    listed = list(pairs)
-    for place, pair in enumerate(listed):
-        if isinstance(pair, str) or len(pair) != 2:
-            raise UsageError(f"pair {place} is {pair!r}", fix="give pairs of a user and an item")
-    return [(str(user), str(item)) for user, item in listed]
+    facts = {key: value for key, value in facts.items() if key not in kept}
+    fitted = FittedModel(name, model.to(where).eval(), baseline.to(where), corpus, where, facts)
+    return Recommender.of(fitted, training_log=(folder / LOG).read_bytes())
 
 
 def _unknown_note(user: bool, item: bool) -> str | None:

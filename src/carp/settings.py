@@ -43,11 +43,17 @@ def sort_settings(model: str, given: Mapping[str, Any]) -> Settings:
         from_settings(FitSettings, _share(given, FitSettings)),
         from_settings(TextSettings, _share(given, TextSettings)),
         from_settings(TrainingSettings, {**kind.training_defaults, **_share(given, TrainingSettings)}),
-        make_config(kind, {**model_entry(model).settings, **_share(given, kind.Config)}),
+        make_config(kind, {**_usual_config(model), **_share(given, kind.Config)}),
     )
     for group in (settings.fit, settings.text, settings.training, settings.config):
         _check_numbers(group, given)
     return settings
+
+
+def _usual_config(model: str) -> dict[str, Any]:
+    """What a name of the registry brings along."""
+    entry = model_entry(model)
+    return {**entry.settings, **({} if entry.variant is None else {"variant": entry.variant})}
 
 
 def _share(settings: Mapping[str, Any], group: type) -> dict[str, Any]:

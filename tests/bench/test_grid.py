@@ -21,7 +21,8 @@ from carp.bench.__main__ import main as bare
 from carp.bench.cells import Cell, changed, run_cell
 from carp.bench.datasets import find_sources, load_corpus, save_slim
 from carp.bench.grid import Grid, read_systems, run_grid
-from carp.bench.results_folder import BENCH, owned_results, pair_errors, read_results
+from carp.bench.pair_errors import ERRORS, ErrorColumns
+from carp.bench.results_folder import BENCH, owned_results, read_results
 from carp.bench.settings_search import choose_settings, search_space
 from carp.cli.entry import main
 from carp.errors import CarpError, DamagedError, UsageError
@@ -101,7 +102,7 @@ def test_each_cell_is_one_line_with_all_that_was_asked_for(measured):
         assert line.keys() >= NEEDED
         assert line["version"] == carp.__version__
         assert line["peak_memory"] > 10_000_000
-        records, squared = pair_errors(out, line)
+        records, squared = ErrorColumns(out).of(line)
         assert squared.mean() == pytest.approx(line["test_mse"], rel=1e-6)
         assert len(set(records.tolist())) == len(records) == line["test_pairs"]
     assert lines[2]["settings"] == TINY
@@ -128,14 +129,14 @@ def test_settings_written_differently_are_the_same_cell(corpus):
     def identity(**settings):
         return grid(corpus, "carp", seeds=1, settings=settings).cells()[0].identity
 
-    assert identity() == identity(viewpoints="5", learning_rate="1e-3") == identity(variant="paper")
+    assert identity() == identity(viewpoints="5", learning_rate="1e-3") == identity(variant="calibrated")
     assert len({identity(), identity(viewpoints=7), identity(target_reviews="keep")}) == 3
 
 
 def test_systems_with_settings_of_their_own_are_rows_of_their_own(corpus):
-    cells = grid(corpus, "carp,carp:variant=calibrated", seeds=1, settings={"epochs": 1, "level": 2}).cells()
-    assert [cell.label for cell in cells] == ["carp", "carp:variant=calibrated"]
-    assert cells[1].settings == {"epochs": 1, "variant": "calibrated"}
+    cells = grid(corpus, "carp,carp:variant=released", seeds=1, settings={"epochs": 1, "level": 2}).cells()
+    assert [cell.label for cell in cells] == ["carp", "carp:variant=released"]
+    assert cells[1].settings == {"epochs": 1, "variant": "released"}
 
 
 def test_a_corpus_with_its_own_split_is_repeated_over_seeds(corpus, tmp_path):
@@ -188,7 +189,7 @@ def test_settings_are_chosen_on_validation_and_never_on_test(corpus, tmp_path):
     for name, ratings in (("as-it-is", loaded.rating), ("spoiled", spoiled)):
         dataclasses.replace(loaded, split=parts, rating=ratings).save(tmp_path / name)
         found.append(run_cell(search_cell(tmp_path / name), tmp_path / "out", "cpu", choose=choose_settings))
-    plain, other = found
+    plain, other = (one.line for one in found)
     assert plain["trials"] == other["trials"]
     assert plain["settings"] == other["settings"]
     assert plain["test_mse"] != other["test_mse"]
@@ -424,6 +425,17 @@ def test_two_grids_never_add_to_the_same_results(corpus, tmp_path, capsys):
     assert "another process" in capsys.readouterr().err
 
 
+def test_errors_cut_off_are_dropped_and_cells_with_the_same_test_pairs_share_their_records(corpus, tmp_path):
+    out = tmp_path / "results"
+    run_grid(grid(corpus, "mean", seeds=1).cells(), out, device="cpu")
+    with (out / ERRORS).open("ab") as file:
+        file.write(b'{"name": "half')
+    run_grid(grid(corpus, "mean,bias", seeds=1).cells(), out, device="cpu")
+    names = [json.loads(line)["name"] for line in (out / ERRORS).read_text().splitlines()]
+    assert [name.partition(".")[2] for name in names] == ["records", "squared", "squared"]
+    assert all(len(ErrorColumns(out).of(line)[0]) == line["test_pairs"] for line in lines_of(out))
+
+
 def test_a_line_cut_off_is_dropped_and_a_damaged_one_named(corpus, tmp_path):
     out = tmp_path / "results"
     cells = grid(corpus, "mean,bias").cells()
@@ -489,8 +501,8 @@ def test_the_ratio_by_rank_is_its_definition(corpus, monkeypatch, tmp_path):
         return real(fitted, pairs, device)
 
     monkeypatch.setattr(cells_module, "_coupling_ratio", keep)
-    monkeypatch.setattr(cells_module, "BLOCK_PAIRS", 7)
-    line = run_cell(grid(corpus, "carp", seeds=1).cells()[0], tmp_path, "cpu")
+    monkeypatch.setattr("carp.models.predict.BLOCK_PAIRS", 7)
+    line = run_cell(grid(corpus, "carp", seeds=1).cells()[0], tmp_path, "cpu").line
     model, data = kept["fitted"].model.eval(), kept["fitted"].data
     ratios = []
     with torch.no_grad():

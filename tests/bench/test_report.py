@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import scipy.stats
 
 import carp
 from carp.bench.compare import compare
+from carp.bench.pair_errors import ERRORS, ErrorColumns, PairErrors, column_of
 from carp.bench.plots import STYLE, ratio_plot
 from carp.bench.published_figures import ANALYSES, COMPARISON, dataset_of, published_mse
 from carp.bench.report import Section, make_report, plot_name, report_markdown, report_text, write_plots
@@ -28,18 +30,18 @@ MARKUP = '<img src=x onerror="alert(1)">|*$x_'
 def make_results(folder, *, corpus="musical-instruments", levels=LEVELS, leave_out=(), seed=0):
     """Cells as a grid would have left them, with errors around known levels."""
     rng = np.random.default_rng(seed)
-    (folder / "errors").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    errors = ErrorColumns(folder)
     (folder / "results.json").write_text(json.dumps({"kind": "results", "format": FORMAT, "version": carp.__version__}))
     hard = rng.gamma(1, 1, RECORDS)
     for split in range(SPLITS):
         records = np.sort(rng.choice(RECORDS, TESTED, replace=False)).astype(np.int32)
-        np.save(folder / "errors" / f"p{seed}-{split}.records.npy", records)
         for model, level in levels.items():
             if (model, split) in leave_out:
                 continue
             squared = (hard[records] * level * rng.uniform(0.8, 1.2, TESTED)).astype(np.float32)
             identity = f"{seed}-{split}-{list(levels).index(model)}"
-            np.save(folder / "errors" / f"{identity}.squared.npy", squared)
+            errors.add(identity, PairErrors(f"p{seed}-{split}", records, squared))
             line = {
                 "id": identity,
                 "corpus": corpus,
@@ -88,9 +90,9 @@ def test_tests_are_paired_over_records_each_of_them_once(tmp_path):
     best = found.standings[0].model
     sums, counts = np.zeros(RECORDS), np.zeros(RECORDS)
     for ours, theirs in zip(cells_of(tmp_path, "bias"), cells_of(tmp_path, best), strict=True):
-        records = np.load(tmp_path / "errors" / f"{ours['pairs']}.records.npy")
         for sign, line in ((1, ours), (-1, theirs)):
-            sums[records] += sign * np.load(tmp_path / "errors" / f"{line['id']}.squared.npy").astype(np.float64)
+            records, squared = ErrorColumns(tmp_path).of(line)
+            sums[records] += sign * squared
         counts[records] += 1
     differences = sums[counts > 0] / counts[counts > 0]
     shown = standings["bias"].difference
@@ -218,7 +220,7 @@ def test_the_commits_and_machines_of_a_table_are_told(tmp_path):
 
 
 def test_plots_whose_captions_read_alike_are_files_of_their_own(tmp_path):
-    sections = [Section(name, [], plots=[(f"MSE on {name}", lambda name=name: name)]) for name in ("a b", "a/b", "a b")]
+    sections = [Section(name, [], plots=[(f"MSE on {name}", partial(str, name))]) for name in ("a b", "a/b", "a b")]
     write_plots(sections, tmp_path)
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", report_markdown(sections, "plots"))
     assert shown == ["plots/MSE-on-a-b.svg", "plots/MSE-on-a-b-2.svg", "plots/MSE-on-a-b-3.svg"]
@@ -237,7 +239,8 @@ def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
     assert shown["7"].significant
     assert shown["7"].mean == pytest.approx(0.3, abs=0.1)
     assert not shown["3"].significant
-    np.save(tmp_path / "errors" / f"{points['3'][0]}.squared.npy", np.zeros(TESTED, np.float32))
+    nothing = PairErrors("p0-0", np.arange(TESTED, dtype=np.int32), np.zeros(TESTED, np.float32))
+    ErrorColumns(tmp_path).add(points["3"][0], nothing)
     assert "differences are not shown" in report_text(make_report(tmp_path))
 
 
@@ -251,9 +254,9 @@ def test_the_axis_of_the_ratio_reads_as_numbers(monkeypatch):
 
 
 def test_the_improvement_is_over_other_systems_that_read_reviews(tmp_path):
-    found, standings = compared(make_results(tmp_path, levels={**LEVELS, "anr": 0.75, "mpcn": 0.9}))
-    assert found.reference == "carp"
-    expected = 100 * (standings["anr"].mean - standings["carp"].mean) / standings["anr"].mean
+    found, standings = compared(make_results(tmp_path, levels={**LEVELS, "carp-paper": 0.65, "anr": 0.75, "mpcn": 0.9}))
+    assert found.reference == "carp-paper"
+    expected = 100 * (standings["anr"].mean - standings["carp-paper"].mean) / standings["anr"].mean
     assert standings["anr"].improvement == pytest.approx(expected)
     assert found.improvement == pytest.approx((standings["anr"].improvement, standings["mpcn"].improvement))
 
@@ -272,8 +275,9 @@ def test_a_system_that_lacks_a_split_takes_no_place(tmp_path):
 
 
 def test_the_published_figures_stand_beside_ours(tmp_path):
-    _, standings = compared(make_results(tmp_path))
-    assert standings["carp"].published == 0.773
+    _, standings = compared(make_results(tmp_path, levels={**LEVELS, "carp-paper": 0.65}))
+    assert standings["carp-paper"].published == 0.773
+    assert standings["carp"].published is None
     assert standings["bias"].published is None
     written = report_text(make_report(tmp_path))
     assert "0.789" in written
@@ -290,11 +294,12 @@ def test_the_papers_tables_are_whole():
 
 def add_like(folder, system, ending, **changes):
     """The cells that `make_results` gave a system once more, with something about them changed."""
+    errors = ErrorColumns(folder)
     with (folder / BENCH).open("a") as file:
         for line in cells_of(folder, system)[:: len(cells_of(folder, system)) // SPLITS]:
-            squared = np.load(folder / "errors" / f"{line['id']}.squared.npy")
+            records, squared = errors.of(line)
             other = {**line, "id": f"{line['id']}-{ending}", **changes}
-            np.save(folder / "errors" / f"{other['id']}.squared.npy", squared)
+            errors.add(other["id"], PairErrors(line["pairs"], records, squared.astype(np.float32)))
             file.write(json.dumps(other) + "\n")
 
 
@@ -364,12 +369,46 @@ def test_a_corpus_of_two_names_is_one_and_two_corpora_of_one_name_are_two(tmp_pa
 
 def test_errors_that_are_not_those_of_the_line_are_never_tested(tmp_path):
     make_results(tmp_path)
-    file = tmp_path / "errors" / "0-1-0.squared.npy"
-    np.save(file, np.load(file) * 2)
+    errors, line = ErrorColumns(tmp_path), cells_of(tmp_path, "mean")[1]
+    records, squared = errors.of(line)
+    errors.add(line["id"], PairErrors(line["pairs"], records, 2 * squared.astype(np.float32)))
     found, standings = compared(tmp_path)
     assert all(standing.difference is None for standing in found.standings)
     assert standings["carp"].mark
     assert "significance is not shown" in report_text(make_report(tmp_path))
+
+
+def test_errors_in_files_of_their_own_as_carp_0_1_0_left_them_give_the_same_report(tmp_path):
+    make_results(tmp_path)
+    expected = report_text(make_report(tmp_path))
+    (tmp_path / "errors").mkdir()
+    for text in (tmp_path / ERRORS).read_text().splitlines():
+        column = json.loads(text)
+        np.save(tmp_path / "errors" / f"{column['name']}.npy", column_of(column))
+    (tmp_path / ERRORS).unlink()
+    about = {"kind": "results", "format": 1, "version": carp.__version__}
+    (tmp_path / "results.json").write_text(json.dumps(about))
+    assert report_text(make_report(tmp_path)) == expected
+    (tmp_path / "errors" / "0-1-0.squared.npy").unlink()
+    assert "the errors of cell 0-1-0 cannot be read" in report_text(make_report(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["a letter", "half a line", "no JSON", "no data"])
+def test_damaged_errors_cost_the_tests_of_significance_and_no_more(damage, tmp_path):
+    make_results(tmp_path)
+    lines = (tmp_path / ERRORS).read_text().splitlines()
+    first = json.loads(lines[1])
+    letters = first["data"]
+    damaged = {
+        "a letter": json.dumps({**first, "data": ("B" if letters[0] == "A" else "A") + letters[1:]}),
+        "half a line": lines[1][:100],
+        "no JSON": "[",
+        "no data": json.dumps({"name": first["name"]}),
+    }[damage]
+    (tmp_path / ERRORS).write_text("\n".join([lines[0], damaged, *lines[2:]]) + "\n")
+    shown = report_text(make_report(tmp_path))
+    assert f"the errors of cell {first['name'].removesuffix('.squared')} cannot be read" in shown
+    assert "carp" in shown
 
 
 def test_markdown_marks_the_best_and_the_second_best(tmp_path):
@@ -385,7 +424,7 @@ def test_the_page_is_whole_and_runs_nothing(tmp_path):
     page = report_page(make_report(tmp_path))
     assert "<script" not in page
     assert "<img src=x" not in page
-    assert "&lt;img src=x onerror=&quot;alert(1)&quot;&gt;" in page
+    assert "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;" in page
     assert not re.findall(r"(?:href|src)=\"(?!data:image/svg)", page)
     assert "default-src 'none'" in page
     plots = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", page)

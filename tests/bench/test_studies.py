@@ -31,8 +31,8 @@ def test_a_study_is_a_table_and_a_plot(corpus, tmp_path, capsys):
 
 
 def study(corpus, out, model, *words):
-    words = ["--vary", "latent_size=2,3", "--model", model, "--seeds", "1", "--device", "cpu", *words]
-    return main(["study", str(corpus), "--out", str(out), "--set", "epochs=1", *words])
+    usual = ["--vary", "latent_size=2,3", "--model", model, "--seeds", "1", "--device", "cpu"]
+    return main(["study", str(corpus), "--out", str(out), "--set", "epochs=1", *usual, *words])
 
 
 def test_studies_of_other_models_and_settings_stand_apart(corpus, tmp_path, capsys):
@@ -77,13 +77,13 @@ def test_the_named_studies_are_the_papers_and_ours():
 def test_every_named_study_can_be_run(corpus):
     [source] = find_sources([corpus])
     for study in named_studies("all"):
-        assert len(study_cells(study, source, "carp", 1, {})) == len(study.points)
+        assert len(study_cells(study, source, "carp-paper", 1, {})) == len(study.points)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "nothing is varied"),
+        ([], "no setting to vary"),
         (["--vary", "vewpoints=1,2"], "did you mean viewpoints"),
         (["--vary", "viewpoints="], "setting=value,value"),
         (["--vary", "viewpoints=1,x"], "viewpoints cannot be 'x'"),
@@ -92,7 +92,7 @@ def test_every_named_study_can_be_run(corpus):
             ["--vary", "viewpoints=1,2", "--model", "capr"],
             "--model: there is no model 'capr'. Fix: did you mean",
         ),
-        (["--vary", "viewpoints=1,2", "--set", "vewpoints=3"], "--set: carp has no setting 'vewpoints'"),
+        (["--vary", "viewpoints=1,2", "--set", "vewpoints=3"], "--set: carp-paper has no setting 'vewpoints'"),
         (["--vary", "viewpoints=1,2", "--set", "epochs=few"], "--set: epochs cannot be 'few'"),
         (["--named", "routing", "--model", "mf"], "--named: mf has no setting 'routing'"),
     ],

@@ -70,8 +70,8 @@ def corpus_of(rows):
     ledger = Ledger()
     ledger.accept(len(rows))
     scale = RatingScale(1, 5, clip=False, origin="made up")
-    ratings = np.array(ratings, dtype=np.float64)
-    reviews = Reviews(users, items, ratings, texts, [None] * len(rows), None, ledger, "csv", scale, ["made up"])
+    stars = np.array(ratings, dtype=np.float64)
+    reviews = Reviews(users, items, stars, texts, [None] * len(rows), None, ledger, "csv", scale, ["made up"])
     return build_corpus(reviews, min_reviews=1)
 
 

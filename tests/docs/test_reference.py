@@ -7,11 +7,11 @@ import html
 import re
 
 import pytest
-from command_reference import parameters_of
-from sources import fields_of
 
 from carp.cli.entry import COMMANDS
 from carp.models import REGISTRY, model_class
+from command_reference import parameters_of
+from sources import fields_of
 
 
 def text_of(path):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carp.evaluate.metrics import area_under_curve, errors, paired_interval
+from carp.evaluate.metrics import area_under_curve, errors
 
 ratings = st.floats(1, 5)
 
@@ -50,30 +50,3 @@ def test_the_area_is_one_for_perfect_order_and_zero_for_its_reverse():
     assert area_under_curve([4, 3, 2, 1], positive) == 1
     assert area_under_curve([1, 2, 3, 4], positive) == 0
     assert area_under_curve([1, 1, 1, 1], positive) == 0.5
-
-
-def test_the_paired_interval_holds_the_mean_and_narrows_with_more_pairs():
-    rng = np.random.default_rng(0)
-    theirs = rng.normal(1, 0.5, 4000)
-    ours = theirs - 0.1 + rng.normal(0, 0.2, 4000)
-    low, high = paired_interval(ours, theirs)
-    assert low < (ours - theirs).mean() < high < 0
-    assert high - low == pytest.approx(2 * 1.96 * (ours - theirs).std() / math.sqrt(4000), rel=0.1)
-    few_low, few_high = paired_interval(ours[:100], theirs[:100])
-    assert few_high - few_low > 3 * (high - low)
-
-
-def test_the_paired_interval_is_of_the_differences():
-    """Both vary a lot, but together: the interval of their difference is a point."""
-    theirs = np.random.default_rng(1).normal(0, 10, 50)
-    low, high = paired_interval(theirs + 0.25, theirs)
-    assert low == pytest.approx(0.25)
-    assert high == pytest.approx(0.25)
-
-
-def test_the_paired_interval_repeats_with_its_seed_and_widens_with_its_level():
-    rng = np.random.default_rng(2)
-    ours, theirs = rng.normal(size=(2, 60))
-    assert paired_interval(ours, theirs, seed=3) == paired_interval(ours, theirs, seed=3)
-    narrow, wide = (paired_interval(ours, theirs, level=level) for level in (0.5, 0.99))
-    assert wide[0] < narrow[0] < narrow[1] < wide[1]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from carp.models.anr import Anr, AnrConfig
-from carp.models.base import pulls, shares
+from carp.models.base import first_order_influence, shares
 from carp.models.batch import Batch, Sizes
 from carp.models.dattn import DAttn, DAttnConfig
 from carp.models.deepconn import DeepConn, DeepConnConfig
@@ -61,7 +61,7 @@ def test_pulls_are_those_of_small_steps():
     def rating(x):
         return torch.tanh(x @ weight).sum(-1)
 
-    (found,) = pulls(rating, x)
+    (found,) = first_order_influence(rating, x)
     for row in range(2):
         for place in range(3):
             moved = x.clone()

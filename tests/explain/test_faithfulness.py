@@ -14,21 +14,13 @@ from carp.errors import InputError, UsageError
 from carp.explain.faithfulness.against_chance import compared
 from carp.explain.faithfulness.aspect_scores import aspect_correlations, beside_rating, read_aspects
 from carp.explain.faithfulness.capsule_agreement import agreement
-from carp.explain.faithfulness.held_out import (
-    PLACES,
-    PaddedTexts,
-    blanked,
-    held_out_pairs,
-    random_sentences,
-    random_words,
-    ratings,
-    without,
-)
+from carp.explain.faithfulness.held_out import blanked, held_out_pairs, random_sentences, random_words, ratings, without
 from carp.explain.faithfulness.measures import measure_explanations
-from carp.explain.faithfulness.named_words import DETAIL, UNITS, NamedWords, Reasons, reasons_of
 from carp.explain.faithfulness.resemblance import inverse_document_frequency, resemblance
 from carp.explain.faithfulness.stability import stability
 from carp.explain.faithfulness.word_removal import Trial, removal
+from carp.explain.named_words import DETAIL, UNITS, NamedReasons, NamedWords
+from carp.explain.pair_texts import PLACES, PaddedTexts
 from carp.models.base import Prediction, RatingModel
 from carp.recommender import Recommender
 from carp.render.faithfulness_text import faithfulness_text
@@ -75,7 +67,7 @@ def held(recommender):
 
 @pytest.fixture(scope="module")
 def reasons(recommender, held):
-    return reasons_of(recommender.model, held, CPU)
+    return recommender.explainer.name_words(held)
 
 
 # ---- what is named is what the explanation shows
@@ -122,13 +114,13 @@ def check_named(recommender, held, reasons, rows):
 def test_the_words_removed_are_those_that_carp_explains_with(corpus, settings):
     recommender = trained(corpus, **TINY, **settings)
     held = held_out_pairs(recommender.fitted_corpus)
-    check_named(recommender, held, reasons_of(recommender.model, held, CPU), range(0, len(held), 6))
+    check_named(recommender, held, recommender.explainer.name_words(held), range(0, len(held), 6))
 
 
 def test_of_a_model_that_knows_directions_the_sentences_that_pull_as_the_texts_do_are_named(corpus):
     recommender = trained(corpus, "ridge", bigrams=50)
     held = held_out_pairs(recommender.fitted_corpus)
-    reasons = reasons_of(recommender.model, held, CPU)
+    reasons = recommender.explainer.name_words(held)
     up = reasons.direction > 0
     assert up.any()
     assert not up.all()
@@ -152,7 +144,7 @@ def test_of_a_model_that_knows_directions_the_sentences_that_pull_as_the_texts_d
 def test_the_words_removed_are_those_that_other_models_explain_with(corpus, name):
     recommender = trained(corpus, name, max_words=80, **OTHERS[name])
     held = held_out_pairs(recommender.fitted_corpus)
-    check_named(recommender, held, reasons_of(recommender.model, held, CPU), range(0, len(held), 12))
+    check_named(recommender, held, recommender.explainer.name_words(held), range(0, len(held), 12))
 
 
 def test_marked_words_stand_in_the_marks_of_the_sentences_shown(recommender, held, reasons):
@@ -247,7 +239,7 @@ def naming(held, word):
     nothing = np.zeros(held.user.words.shape, bool)
     flags = held.item.words == word
     model = CountsOneWord(None, None)
-    return Reasons(
+    return NamedReasons(
         ratings(model, held, CPU),
         NamedWords(nothing, nothing, np.zeros(nothing.shape)),
         NamedWords(flags, flags, flags.astype(float)),
@@ -273,9 +265,9 @@ def test_naming_the_only_word_that_counts_is_comprehensive_and_sufficient(held, 
     assert found.blanked_beside_words is None
 
     wrong = naming(held, other)
-    moves = removal(Trial(CountsOneWord(None, None), held, wrong, CPU), (wrong.user.shown, wrong.item.shown))
-    assert moves.beside_words.comprehensiveness.below
-    assert moves.beside_words.comprehensiveness.named == 0
+    found = removal(Trial(CountsOneWord(None, None), held, wrong, CPU), (wrong.user.shown, wrong.item.shown))
+    assert found.beside_words.comprehensiveness.below
+    assert found.beside_words.comprehensiveness.named == 0
 
 
 def test_random_words_do_not_beat_themselves(recommender, held, reasons):
@@ -388,7 +380,7 @@ def test_reasons_turned_around_are_not_stable(held, reasons):
 def test_models_of_another_split_are_not_compared(corpus, recommender):
     other = Recommender("carp", device="cpu", split_seed=1, epochs=1, **TINY).fit(corpus, progress=False)
     with pytest.raises(UsageError, match="same held-out pairs"):
-        measure_explanations(recommender, against=[other])
+        measure_explanations(recommender.explainer, against=[other.explainer])
 
 
 # ---- aspects
@@ -520,7 +512,8 @@ def measured(corpus, shop, recommender, tmp_path_factory):
     rows = scored(recommender.fitted_corpus, lambda record: record % 5 + 1)
     rows[0]["aspects"]["Karma"] = 2
     path = write_rows(tmp_path_factory.mktemp("aspects") / "rows.jsonl", rows)
-    return measure_explanations(recommender, pairs=60, against=[other], aspects=path, shop=shop, draws=2)
+    others = [other.explainer]
+    return measure_explanations(recommender.explainer, pairs=60, against=others, aspects=path, shop=shop, draws=2)
 
 
 def test_everything_is_measured_and_can_be_written(measured, recommender):
@@ -535,7 +528,7 @@ def test_everything_is_measured_and_can_be_written(measured, recommender):
 
 
 def test_the_same_pairs_give_the_same_figures(measured, recommender):
-    again = measure_explanations(recommender, pairs=60, draws=2)
+    again = measure_explanations(recommender.explainer, pairs=60, draws=2)
     assert again.sentences == measured.sentences
     assert again.resemblance == measured.resemblance
 
@@ -575,11 +568,11 @@ def test_words_that_overshoot_are_not_called_insufficient(measured):
 
 def test_models_without_reasons_are_refused(corpus):
     with pytest.raises(UsageError, match="without reasons"):
-        measure_explanations(trained(corpus, "bias", epochs=1))
+        measure_explanations(trained(corpus, "bias", epochs=1).explainer)
 
 
 def test_a_model_that_reads_no_document_of_known_people_is_told_of(corpus):
-    found = measure_explanations(trained(corpus, "tarmf", **OTHERS["tarmf"]), pairs=20, draws=1)
+    found = measure_explanations(trained(corpus, "tarmf", **OTHERS["tarmf"]).explainer, pairs=20, draws=1)
     assert found.sentences.beside_words.comprehensiveness.named == 0
     assert found.sentences.beside_words.comprehensiveness.p_t == 1
     assert found.agreement is None
@@ -591,10 +584,8 @@ def test_a_model_that_reads_no_document_of_known_people_is_told_of(corpus):
 
 
 @pytest.fixture(scope="module")
-def bundle(recommender, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bundle") / "model"
-    recommender.save(folder)
-    return folder
+def bundle(recommender, saved):
+    return saved(recommender)
 
 
 def test_the_command_shows_both_kinds_of_figures(bundle, capsys):
@@ -614,7 +605,7 @@ def test_options_of_explanations_need_explanations(bundle):
     from carp.cli.use_commands import evaluate
 
     for option in ({"pairs": 5}, {"against": [bundle]}, {"aspects": bundle}):
-        with pytest.raises(UsageError, match="for explanations"):
+        with pytest.raises(UsageError, match="only works with --explanations"):
             evaluate(bundle, **option)
 
 
@@ -626,4 +617,4 @@ def test_the_demo_s_shop_is_known_again_and_no_other(corpus, recommender):
     demo = make_shop(seed=0, **QUICK_SHOP_SIZE)
     fitted = trained(build_corpus(read_reviews(demo.frame())), "bias", epochs=1)
     assert made_up_shop(fitted).reviews == demo.reviews
-    assert made_up_shop(SimpleNamespace(fitted=SimpleNamespace(users=["A1"], items=["B2"]))) is None
+    assert made_up_shop(SimpleNamespace(fitted_corpus=SimpleNamespace(users=["A1"], items=["B2"]))) is None

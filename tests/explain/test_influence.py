@@ -27,7 +27,7 @@ def make_document(lengths, seed):
 
 
 def pulls_between(model, user, item, sentences):
-    lost = [lost_sentences(model, reading, numbers) for reading, numbers in zip((user, item), sentences, strict=True)]
+    lost = lost_sentences(model, user, sentences[0]), lost_sentences(model, item, sentences[1])
     return sentence_influence(*lost, unit_slopes(model, user, item))
 
 

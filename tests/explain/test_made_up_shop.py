@@ -32,7 +32,7 @@ def test_carp_beats_the_tuned_biases_clearly(recommender):
 
 
 def test_explanations_show_the_planted_cause_far_more_often_than_random_sentences(recommender, shop):
-    found = planted_causes_found(recommender, shop, pairs=400)
+    found = planted_causes_found(recommender.explainer, shop, pairs=400)
     assert found.pairs == 400
     assert found.explained > 0.75
     assert found.explained > 1.8 * found.random
@@ -40,7 +40,7 @@ def test_explanations_show_the_planted_cause_far_more_often_than_random_sentence
 
 def test_ratings_rest_on_the_sentences_that_explanations_name(recommender):
     """Without them the rating moves further than without random words, and away from the sentiment that prevails."""
-    found = measure_explanations(recommender, pairs=400)
+    found = measure_explanations(recommender.explainer, pairs=400)
     moves = found.sentences.beside_words
     assert moves.comprehensiveness.pairs == 400
     assert moves.comprehensiveness.above

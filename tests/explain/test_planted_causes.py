@@ -10,6 +10,7 @@ import pytest
 
 from carp.explain.explanation import Capsule, Explanation, LogicUnit, Sentence, Side
 from carp.explain.faithfulness.planted_causes import UNITS, CausesFound, planted_causes_found
+from carp.explain.question import Detail
 from carp.models.batch import Pairs
 from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.shop.made_up_shop import TOPICS, make_shop
@@ -50,7 +51,7 @@ def document(text):
     return ReadableDocument(places + 1, places, *spans, {0: WrittenReview(text, None, None, None)})
 
 
-class FakeRecommender:
+class FakeExplainer:
     """Explains person n and thing n by what `units` gives for their cause, out of what `wrote` says they wrote.
 
     `wrote` gives the text of the user's documents or of the item's, for the topic of the cause.
@@ -60,7 +61,7 @@ class FakeRecommender:
         self.shop, self.units, self.wrote = shop, units, wrote
         numbers = np.arange(PAIRS)
         self.left_out, self.asked = [], []
-        self.fitted_corpus = SimpleNamespace(
+        self.corpus = SimpleNamespace(
             users=list(shop.people),
             items=list(shop.things),
             user_documents="user",
@@ -71,13 +72,16 @@ class FakeRecommender:
         )
 
     def cause(self, number):
-        return self.shop.planted_cause(self.fitted_corpus.users[number], self.fitted_corpus.items[number])
+        return self.shop.planted_cause(self.corpus.users[number], self.corpus.items[number])
 
     def readable(self, documents, owner, leave_out):
         self.left_out.append((documents, owner, leave_out))
         return document(self.wrote(documents, self.cause(owner).topic))
 
-    def explain(self, user, item, **detail):
+    def explain(self, questions, detail):
+        return [self.explain_one(self.corpus.users[q.user], self.corpus.items[q.item], detail) for q in questions]
+
+    def explain_one(self, user, item, detail):
         self.asked.append((user, item, detail))
         units = tuple(self.units(self.shop.planted_cause(user, item)))
         capsule = Capsule(0.5, 1.0, 0.5)
@@ -95,7 +99,7 @@ def test_the_sayings_are_about_their_topics_and_nothing_else(shop):
 
 
 def test_all_causes_are_found_where_every_unit_names_its_cause(shop):
-    found = planted_causes_found(FakeRecommender(shop, naming_the_cause), shop)
+    found = planted_causes_found(FakeExplainer(shop, naming_the_cause), shop)
     assert (found.pairs, found.explained) == (PAIRS, 1.0)
 
 
@@ -141,7 +145,7 @@ def showing_no_unit(cause):
     ],
 )
 def test_no_cause_is_found_by_units(shop, units):
-    assert planted_causes_found(FakeRecommender(shop, units), shop).explained == 0.0
+    assert planted_causes_found(FakeExplainer(shop, units), shop).explained == 0.0
 
 
 def test_a_cause_is_found_among_other_units_and_other_sentences(shop):
@@ -149,7 +153,7 @@ def test_a_cause_is_found_among_other_units_and_other_sentences(shop):
         saying = SAYING[cause.topic]
         return [*naming_nothing(cause), unit(cause.sentiment, [NOTHING, saying], [saying, NOTHING])]
 
-    assert planted_causes_found(FakeRecommender(shop, units), shop).explained == 1.0
+    assert planted_causes_found(FakeExplainer(shop, units), shop).explained == 1.0
 
 
 def test_the_share_is_that_of_the_pairs_looked_at(shop):
@@ -159,22 +163,22 @@ def test_the_share_is_that_of_the_pairs_looked_at(shop):
         calls.append(cause)
         return naming_the_cause(cause) if len(calls) % 2 else naming_nothing(cause)
 
-    recommender = FakeRecommender(shop, every_other)
-    found = planted_causes_found(recommender, shop, pairs=3)
-    assert found.pairs == len(recommender.asked) == 3
+    explainer = FakeExplainer(shop, every_other)
+    found = planted_causes_found(explainer, shop, pairs=3)
+    assert found.pairs == len(explainer.asked) == 3
     assert found.explained == pytest.approx(2 / 3)
 
 
-class Listener(FakeRecommender):
+class Listener(FakeExplainer):
     """Has no logic units: it heard the cause of the person, and of the thing in the side numbered `heard`."""
 
     def __init__(self, shop, heard):
         super().__init__(shop, showing_no_unit)
         self.heard = heard
 
-    def explain(self, user, item, **detail):
+    def explain_one(self, user, item, detail):
         topic = self.shop.planted_cause(user, item).topic
-        told = super().explain(user, item, **detail)
+        told = super().explain_one(user, item, detail)
         sides = [[SAYING[topic] if place == self.heard else NOTHING] for place in range(UNITS + 1)]
         aspects = tuple(replace(side(*texts), weight=1 / (2 + place)) for place, texts in enumerate(sides))
         return replace(told, positive=None, negative=None, viewpoints=(side(SAYING[topic]),), aspects=aspects)
@@ -191,8 +195,8 @@ def test_a_model_without_units_shows_what_it_listens_to_most(shop, heard, share)
 
 
 def test_chance_is_certain_where_every_sentence_is_about_the_cause(shop):
-    recommender = FakeRecommender(shop, naming_nothing, lambda _, topic: f"{SAYING[topic]} {SAYING[topic]}")
-    found = planted_causes_found(recommender, shop)
+    explainer = FakeExplainer(shop, naming_nothing, lambda _, topic: f"{SAYING[topic]} {SAYING[topic]}")
+    found = planted_causes_found(explainer, shop)
     assert (found.explained, found.random) == (0.0, 1.0)
 
 
@@ -201,45 +205,46 @@ def test_chance_is_nil_where_one_side_never_speaks_of_the_cause(shop, silent):
     def wrote(side, topic):
         return NOTHING if side in silent else SAYING[topic]
 
-    found = planted_causes_found(FakeRecommender(shop, naming_the_cause, wrote), shop)
+    found = planted_causes_found(FakeExplainer(shop, naming_the_cause, wrote), shop)
     assert (found.explained, found.random) == (1.0, 0.0)
 
 
 def test_chance_is_nil_where_a_document_is_empty_or_no_unit_is_shown(shop):
-    empty = FakeRecommender(shop, naming_the_cause, lambda side, topic: "" if side == "user" else SAYING[topic])
+    empty = FakeExplainer(shop, naming_the_cause, lambda side, topic: "" if side == "user" else SAYING[topic])
     assert planted_causes_found(empty, shop).random == 0.0
-    assert planted_causes_found(FakeRecommender(shop, showing_no_unit), shop).random == 0.0
+    assert planted_causes_found(FakeExplainer(shop, showing_no_unit), shop).random == 0.0
 
 
 def test_chance_is_that_of_drawing_the_cause_on_both_sides(shop):
     def wrote(side, topic):
         return f"{SAYING[topic]} {NOTHING}" if side == "user" else SAYING[topic]
 
-    half = planted_causes_found(FakeRecommender(shop, naming_nothing, wrote), shop, draws=400)
+    half = planted_causes_found(FakeExplainer(shop, naming_nothing, wrote), shop, draws=400)
     assert half.random == pytest.approx(0.5, abs=0.05)
 
     def two_sentences(cause):
         return [unit(cause.sentiment, [NOTHING, NOTHING], [NOTHING])]
 
-    assert planted_causes_found(FakeRecommender(shop, two_sentences, wrote), shop).random == 1.0
+    assert planted_causes_found(FakeExplainer(shop, two_sentences, wrote), shop).random == 1.0
 
 
 def test_chance_draws_from_documents_without_the_review_to_be_guessed(shop):
-    recommender = FakeRecommender(shop, naming_the_cause)
-    planted_causes_found(recommender, shop, pairs=2)
-    assert recommender.left_out == [(side, number, 100 + number) for number in (0, 1) for side in ("user", "item")]
+    explainer = FakeExplainer(shop, naming_the_cause)
+    planted_causes_found(explainer, shop, pairs=2)
+    drawn_from = [(side, number, 100 + number) for number in (0, 1) for side in ("user", "item")]
+    assert set(explainer.left_out) == set(drawn_from)
 
 
 def test_the_same_seed_draws_the_same(shop):
-    recommender = FakeRecommender(shop, naming_nothing, lambda _, topic: f"{SAYING[topic]} {NOTHING}")
-    first, again, other = (planted_causes_found(recommender, shop, draws=50, seed=seed) for seed in (1, 1, 2))
+    explainer = FakeExplainer(shop, naming_nothing, lambda _, topic: f"{SAYING[topic]} {NOTHING}")
+    first, again, other = (planted_causes_found(explainer, shop, draws=50, seed=seed) for seed in (1, 1, 2))
     assert first == again != other
 
 
 def test_as_many_units_are_asked_for_as_are_promised(shop):
-    recommender = FakeRecommender(shop, naming_the_cause)
-    planted_causes_found(recommender, shop, pairs=1)
-    assert recommender.asked == [("person-000", "thing-000", {"prevailing_units": UNITS, "other_units": UNITS})]
+    explainer = FakeExplainer(shop, naming_the_cause)
+    planted_causes_found(explainer, shop, pairs=1)
+    assert explainer.asked == [("person-000", "thing-000", Detail(prevailing_units=UNITS, other_units=UNITS))]
 
 
 def test_the_finding_says_both_shares_and_the_number_of_pairs():

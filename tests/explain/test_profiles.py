@@ -12,8 +12,9 @@ import torch
 import carp
 from carp.cli.entry import main
 from carp.errors import UnknownIdError
+from carp.explain.explainer import AspectOpinion, SharedViewpoint
 from carp.explain.explanation import Mark, Sentence, Side
-from carp.explain.profiles import PersonProfile, Regard, Spoken, ThingProfile, person_profile, thing_profile
+from carp.explain.profiles import PersonProfile, ThingProfile
 from carp.render.profile_views import profile_fragment, profile_json, profile_page, profile_text
 from carp.reviews.split_parts import TRAIN
 
@@ -44,7 +45,7 @@ def records_of(recommender, kind, name):
 def test_a_person_is_known_by_training_reviews_alone(recommender):
     fitted = recommender.fitted_corpus
     for name in list(fitted.users)[:8]:
-        profile = person_profile(recommender, name)
+        profile = recommender.profile(user=name)
         records = records_of(recommender, "user", name)
         assert profile.reviews == len(records) == sum(profile.ratings.values())
         assert profile.mean == pytest.approx(float(fitted.rating[records].mean()))
@@ -64,12 +65,12 @@ def test_the_weights_of_a_persons_viewpoints_are_the_mean_shares_over_what_they_
     with torch.no_grad():
         for item in items:
             numbers = recommender.fitted_corpus.users.index()[name], recommender.fitted_corpus.items.index()[item]
-            users, things = recommender._sides
+            users, things = recommender.fitted_model.sides
             shown = recommender.model.judge(recommender.model.pair(users[numbers[0]][None], things[numbers[1]][None]))
             longer = int(shown["lengths"][0].argmax())
             coupling = shown["coupling"][0, longer].double()
             heard.append((coupling.sum(1) / coupling.sum()).numpy())
-    weights = [side.weight for side in person_profile(recommender, name).viewpoints]
+    weights = [side.weight for side in recommender.profile(user=name).viewpoints]
     assert weights == pytest.approx(np.mean(heard, 0), abs=1e-5)
     assert sum(weights) == pytest.approx(1)
 
@@ -77,10 +78,10 @@ def test_the_weights_of_a_persons_viewpoints_are_the_mean_shares_over_what_they_
 def test_what_speaks_for_a_thing_counts_raters_by_their_own_top_units(recommender):
     fitted, model = recommender.fitted_corpus, recommender.model
     name = fitted.items[4]
-    profile = thing_profile(recommender, name)
+    profile = recommender.profile(item=name)
     raters = [int(fitted.user[record]) for record in records_of(recommender, "item", name)]
     assert profile.raters == len(raters)
-    users, things = recommender._sides
+    users, things = recommender.fitted_model.sides
     with torch.no_grad():
         shown = model.judge(model.pair(users[raters], things[[fitted.items.index()[name]] * len(raters)]))
     for s, regards in ((0, profile.liked), (1, profile.disliked)):
@@ -104,8 +105,8 @@ def test_what_speaks_for_a_thing_counts_raters_by_their_own_top_units(recommende
 
 
 def test_a_model_without_capsules_says_so_and_gives_the_ratings(ratings_only):
-    person = person_profile(ratings_only, ratings_only.fitted_corpus.users[0])
-    thing = thing_profile(ratings_only, ratings_only.fitted_corpus.items[0])
+    person = ratings_only.profile(user=ratings_only.fitted_corpus.users[0])
+    thing = ratings_only.profile(item=ratings_only.fitted_corpus.items[0])
     assert (person.viewpoints, thing.liked, thing.disliked) == ((), (), ())
     assert "no viewpoints" in person.notes[0]
     assert "no capsules" in thing.notes[0]
@@ -116,23 +117,22 @@ def test_a_model_without_capsules_says_so_and_gives_the_ratings(ratings_only):
 
 def test_unknown_names_are_refused_with_the_nearest(recommender):
     with pytest.raises(UnknownIdError, match="never seen") as refused:
-        person_profile(recommender, "person-0100")
+        recommender.profile(user="person-0100")
     assert "person-010" in str(refused.value)
     with pytest.raises(UnknownIdError):
-        thing_profile(recommender, "nothing like it")
+        recommender.profile(item="nothing like it")
 
 
 def test_ratings_of_whole_steps_list_those_that_nobody_gave(recommender):
-    profile = thing_profile(recommender, recommender.fitted_corpus.items[2])
+    profile = recommender.profile(item=recommender.fitted_corpus.items[2])
     assert list(profile.ratings) == ["1", "2", "3", "4", "5"]
 
 
 EVIL = '<script>alert("1")</script>\x1b[31m\u202e'
 SIDE = Side(1, (Sentence(EVIL, (Mark(0, 8, "own", 0.5),), EVIL, EVIL, 4.0),), (EVIL, "light"), 0.5, f"aspect {EVIL}")
 PERSON = PersonProfile(EVIL, 3, 4.0, (1, 5), (SIDE,), {"4": 3}, "carp", (EVIL,))
-THING = ThingProfile(
-    EVIL, 3, None, (1, 5), 3, (Regard(SIDE, 2, 1, 0.25, (Spoken(2, (EVIL,)),)),), (), {"4": 3, EVIL: 1}, "carp"
-)
+OPINION = AspectOpinion(SIDE, 2, 1, 0.25, (SharedViewpoint(2, (EVIL,)),))
+THING = ThingProfile(EVIL, 3, None, (1, 5), 3, (OPINION,), (), {"4": 3, EVIL: 1}, "carp")
 
 
 @pytest.mark.parametrize("profile", [PERSON, THING], ids=["person", "thing"])

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carp.explain.capsule_reasons import unit_reasons
+from carp.explain.capsule_reasons import UnitReason, reasons_of_sentiment
 from carp.explain.influence import SentenceInfluence
+from carp.explain.question import Detail
 from carp.explain.selection import Reason, choose_reasons, likeness
 from carp.models.carp import NEGATIVE, POSITIVE
 
@@ -133,16 +134,17 @@ def make_pulls():
 def test_units_come_by_their_coupling_and_show_what_pulls_through_them():
     alike = np.eye(3), np.eye(3)
     coupling = np.array([[0.1, 0.5], [0.3, 0.1]])
-    found = unit_reasons(make_pulls(), alike, coupling, POSITIVE, 2, 1)
-    assert found == [(0, 1, Reason((0,), (0,))), (1, 0, Reason((1,), (1,)))]
+    found = reasons_of_sentiment(make_pulls(), alike, coupling, POSITIVE, 2, Detail(sentences=1))
+    assert found == [UnitReason(POSITIVE, 0, 1, Reason((0,), (0,))), UnitReason(POSITIVE, 1, 0, Reason((1,), (1,)))]
 
 
 def test_the_negative_sentiment_shows_what_pulls_down():
     alike = np.eye(3), np.eye(3)
-    found = unit_reasons(make_pulls(), alike, np.full((2, 2), 0.25), NEGATIVE, 1, 2)
-    assert found == [(0, 0, Reason((2,), (2,)))]
+    found = reasons_of_sentiment(make_pulls(), alike, np.full((2, 2), 0.25), NEGATIVE, 1, Detail(sentences=2))
+    assert found == [UnitReason(NEGATIVE, 0, 0, Reason((2,), (2,)))]
 
 
 def test_no_more_units_than_there_are():
-    found = unit_reasons(make_pulls(), (np.eye(3), np.eye(3)), np.full((2, 2), 0.25), POSITIVE, 9, 1)
-    assert [unit[:2] for unit in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    alike = np.eye(3), np.eye(3)
+    found = reasons_of_sentiment(make_pulls(), alike, np.full((2, 2), 0.25), POSITIVE, 9, Detail(sentences=1))
+    assert [(unit.viewpoint, unit.aspect) for unit in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -60,7 +60,7 @@ def fails(capsys, made, tmp_path):
         assert len(message.splitlines()) == 1, message
         assert message.startswith("carp")
         assert "Fix: " in message
-        assert "bug of carp" not in message
+        assert "bug in carp" not in message
         assert (sums(made.folder), sums(tmp_path)) == before
         return message
 
@@ -177,7 +177,7 @@ def test_a_file_in_the_way_of_a_folder_is_refused(fails, made, tmp_path):
     (tmp_path / "file").write_text("here first")
     for options in ([], ["--overwrite"]):
         fails(2 if not options else 1, "prepare", made.reviews, "--out", tmp_path / "file", *options)
-    assert "a file stands where" in fails(1, "prepare", made.reviews, "--out", tmp_path / "file" / "corpus")
+    assert "this is a file" in fails(1, "prepare", made.reviews, "--out", tmp_path / "file" / "corpus")
 
 
 def test_a_folder_in_the_way_of_a_file_is_refused(fails, made, tmp_path):
@@ -335,7 +335,7 @@ def test_a_newcomer_needs_words_the_model_can_read(fails, made, tmp_path):
         (b"user,item\na,b\n ,c\n", ", line 3: the user is empty"),
         (b'user,item\na,"b\n', ", line 2: the row cannot be read"),
         (b"user,item\na,b\na,\xff\n", ", line 3: the text is not UTF-8"),
-        (b"user,item,user\na,b,c\n", "'user' stands twice"),
+        (b"user,item,user\na,b,c\n", "'user' is in the header twice"),
     ],
 )
 def test_a_bad_file_of_pairs_is_refused_by_line_and_nothing_is_written(fails, made, tmp_path, content, words):
@@ -423,7 +423,7 @@ def test_what_nobody_foresaw_is_called_a_bug_in_one_line_and_shown_only_on_deman
     monkeypatch.delenv("CARP_DEBUG", raising=False)
     assert cli.main(["evaluate", str(made.model)]) == 1
     message = capsys.readouterr().err
-    assert "bug of carp (ZeroDivisionError: division by zero)" in message
+    assert "bug in carp (ZeroDivisionError: division by zero)" in message
     assert f"{Path(__file__).name}:" in message
     assert len(message.splitlines()) == 1
     monkeypatch.setenv("CARP_DEBUG", "1")

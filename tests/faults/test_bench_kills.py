@@ -17,17 +17,19 @@ from pathlib import Path
 import torch
 
 import carp
-from carp.bench import results_folder
+from carp.bench import durable_lines
 from carp.bench.cell_processes import run_in_processes
 from carp.bench.datasets import find_sources
+from carp.bench.durable_lines import append_line, whole_lines
 from carp.bench.grid import Grid, read_systems, run_grid
+from carp.bench.pair_errors import ErrorColumns
 from carp.bench.results_folder import BENCH
 from carp.reviews.corpora.corpus import build_corpus
 
 KILLS = int(os.environ.get("CARP_KILLS", "10"))
 MODELS, SEEDS = "mean,bias,carp,carp:routing=agreement", 3
 TINY = {"dimension": 4, "filters": 4, "latent_size": 3, "viewpoints": 2, "epochs": 1, "vocabulary_size": 60}
-MOMENTS = ("before the line", "half a line", "the line before the disk has it", "while the errors are written", "any")
+MOMENTS = ("before the line", "half a line", "the line before the disk has it", "half of the errors", "any")
 
 
 def make_corpus(folder):
@@ -45,33 +47,26 @@ def die():
 
 def arrange_death(moment, cell, rng):
     """Let this process die by kill -9 at a moment of the work on the cell of this number."""
-    write, replace = os.write, Path.replace
-    count = {"lines": 0, "errors": 0}
+    write, count = os.write, {"lines": 0, "errors": 0}
 
     def dying_write(handle, data):
-        if data.startswith(b'{"id"'):
-            count["lines"] += 1
-            if count["lines"] == cell and moment == "before the line":
-                die()
-            if count["lines"] == cell and moment == "half a line":
-                write(handle, data[: rng.randrange(1, len(data))])
-                die()
-            if count["lines"] == cell and moment == "the line before the disk has it":
-                write(handle, data)
-                die()
-        return write(handle, data)
-
-    def dying_replace(path, target):
-        count["errors"] += ".squared." in path.name
-        if count["errors"] == cell and moment == "while the errors are written":
+        kind = "lines" if data.startswith(b'{"id"') else "errors"
+        count[kind] += 1
+        if count[kind] == cell and moment == "before the line" and kind == "lines":
             die()
-        return replace(path, target)
+        if count[kind] == cell and moment == ("half a line" if kind == "lines" else "half of the errors"):
+            write(handle, data[: rng.randrange(1, len(data))])
+            die()
+        if count[kind] == cell and moment == "the line before the disk has it" and kind == "lines":
+            write(handle, data)
+            die()
+        return write(handle, data)
 
     if moment == "any":
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.005, 0.25))  # ends the process wherever it is
     else:
-        results_folder.os.write, Path.replace = dying_write, dying_replace
+        durable_lines.os.write = dying_write
 
 
 def killed_run(corpus, out, number):
@@ -110,6 +105,8 @@ def check(outcome, folder, cells, whole):
     assert {line["id"]: line.get("test_mse") for line in lines} == whole, "a number has changed"
     assert not outcome.failed
     assert not [*folder.rglob("*.partial")], "something half written was left behind"
+    errors = ErrorColumns(folder)
+    assert all(len(errors.of(line)[0]) == line["test_pairs"] for line in lines), "errors were lost"
 
 
 def test_no_cell_is_lost_or_counted_twice_whenever_the_grid_is_killed(tmp_path):
@@ -146,14 +143,33 @@ def test_a_grid_of_several_processes_is_killed_and_goes_on(tmp_path):
 def test_a_process_that_dies_costs_its_own_cell_alone(tmp_path):
     make_corpus(tmp_path / "corpus")
     cells = grid_of(tmp_path / "corpus")[:3]
-    lines = run_in_processes(cells, tmp_path, "cpu", 1)
-    found = [next(lines)]
+    results = run_in_processes(cells, tmp_path, "cpu", 1)
+    first = next(results)
     multiprocessing.active_children()[0].kill()  # it has been given the second cell
-    found += lines
+    found = [first.line, *(result.line for result in results)]
     assert [line["id"] for line in found] == [cell.identity for cell in cells]
     assert ["SIGKILL" in line.get("error", "") for line in found] in ([False, True, False], [False, False, True])
     assert not multiprocessing.active_children()
 
 
+def add_lines(path, name):
+    for number in range(20):
+        append_line(path, {"id": f"{name} {number}", "data": name * 5_000})
+
+
+def test_lines_that_several_processes_add_at_once_are_all_there_and_whole(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"id": "left by a process that di')
+    context = multiprocessing.get_context("fork")
+    adding = [context.Process(target=add_lines, args=(path, name)) for name in "abc"]
+    for process in adding:
+        process.start()
+    for process in adding:
+        process.join()
+    found = [json.loads(line)["id"] for line in whole_lines(path)]
+    assert sorted(found) == sorted(f"{name} {number}" for name in "abc" for number in range(20))
+
+
 if __name__ == "__main__":
-    parent(*sys.argv[1:4], int(sys.argv[4]))
+    _, corpus, out, reference, kills = sys.argv
+    parent(corpus, out, reference, int(kills))

@@ -48,11 +48,9 @@ def rec():
 
 
 @pytest.fixture(scope="module")
-def whole(rec, tmp_path_factory):
+def whole(rec, saved):
     """The files of a saved bundle, by name."""
-    folder = tmp_path_factory.mktemp("whole") / "model"
-    rec.save(folder)
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+    return {file.name: file.read_bytes() for file in saved(rec).iterdir()}
 
 
 def lay_out(folder, files):

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ class Moments:
         """Pause before each step of a save, in the middle of each file, and after each batch."""
         save, opened = checkpoints.Checkpoint.save, pathlib.Path.open
         checkpoints.Checkpoint.save = lambda *given: self.while_saving(save, *given)
-        pathlib.Path.open = lambda path, mode="r", *rest, **named: (
+        pathlib.Path.open = lambda path, mode="r", *rest, **named: (  # type: ignore[assignment]
             Pieces(opened(path, mode, *rest, **named), self) if mode == "wb" else opened(path, mode, *rest, **named)
         )
         os.fsync = self.before(os.fsync)
@@ -215,7 +216,7 @@ def drive(folder, kills, seed):
     took = time.monotonic() - began
     kinds = step_through(data, folder / "counted", None, resume=False)
     places = {kind: [n for n, found in enumerate(kinds) if found == kind] for kind in (IN_SAVE, BETWEEN)}
-    report = {"moments": len(kinds), "kills": []}
+    report: dict[str, Any] = {"moments": len(kinds), "kills": []}
     for number in range(kills):
         place = folder / f"killed-{number}"
         kind = ("in a save", "in a save", "between saves", "at any time")[number % 4]

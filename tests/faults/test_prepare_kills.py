@@ -19,6 +19,7 @@ import pytest
 from carp.errors import CarpError, InputError, StorageError
 from carp.reviews.corpora import record_reading, word_columns
 from carp.reviews.corpora.preparation import SMALL, prepare_corpus
+from carp.reviews.corpora.worker_processes import usable_cores
 from carp.reviews.sources import line_reading, unpacking
 from carp.reviews.sources.formats import read_reviews
 from carp.reviews.sources.request import SourceRequest
@@ -178,7 +179,7 @@ def started(source, out):
 
 
 needs_cores = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2 or not hasattr(os, "pidfd_open"), reason="workers need cores"
+    usable_cores() < 2 or not hasattr(os, "pidfd_open"), reason="workers need cores and handles"
 )
 
 
@@ -194,7 +195,7 @@ def test_ctrl_c_ends_the_command_and_its_workers_with_one_line(large, tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 1
-    assert said.strip() == "carp: interrupted; nothing half-finished was left at --out."
+    assert said.strip() == "carp: interrupted; nothing incomplete was left at --out."
     ended(workers)
     assert [path.name for path in tmp_path.iterdir()] == ["large.jsonl"]
 

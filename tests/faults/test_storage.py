@@ -181,7 +181,7 @@ def test_a_log_cut_off_by_a_kill_gives_its_whole_lines(tmp_path):
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "numbers": np.arange(6, dtype=np.float32).reshape(2, 3).T,  # not contiguous
         "none": np.zeros((0, 4), np.int64),
         "one": np.array(3, np.int8),
@@ -300,6 +300,12 @@ def test_a_folder_set_aside_by_a_process_that_died_comes_back(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["thing"]
 
 
+def run_to_its_death(script, folder):
+    """A script that kills its own process at work on a folder."""
+    killed = subprocess.run([sys.executable, "-c", script, str(folder)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+
+
 def test_a_process_killed_between_the_two_renames_hides_nothing_from_a_reader(tmp_path):
     make_folder(tmp_path / "thing[1]", b"old")  # brackets are a pattern to those who look for names
     script = (
@@ -313,8 +319,7 @@ def test_a_process_killed_between_the_two_renames_hides_nothing_from_a_reader(tm
         "with new_folder(sys.argv[1], 'thing', overwrite=True) as partial:\n"
         "    write_bytes(partial / 'a.txt', b'new')\n"
     )
-    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "thing[1]")], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    run_to_its_death(script, tmp_path / "thing[1]")
     assert not (tmp_path / "thing[1]").exists()
     check_folder(tmp_path / "thing[1]", "thing")
     assert (tmp_path / "thing[1]" / "a.txt").read_bytes() == b"old"
@@ -376,8 +381,7 @@ def test_a_process_killed_while_filling_leaves_the_old_folder(tmp_path):
         "    write_bytes(partial / 'a.txt', b'new')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "thing")], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    run_to_its_death(script, tmp_path / "thing")
     assert (tmp_path / "thing" / "a.txt").read_bytes() == b"old"
     check_folder(tmp_path / "thing", "thing")
     assert len(list(tmp_path.iterdir())) == 2

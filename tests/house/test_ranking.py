@@ -30,10 +30,8 @@ def recommender(shop, single_thread):
 
 
 @pytest.fixture(scope="module")
-def folder(recommender, tmp_path_factory):
-    out = tmp_path_factory.mktemp("ranking") / "model"
-    recommender.save(out)
-    return out
+def folder(recommender, saved):
+    return saved(recommender)
 
 
 def rated(recommender, user):
@@ -174,8 +172,8 @@ def test_a_file_that_breaks_off_is_not_left_half_written(folder, tmp_path, capsy
         (["person-001", "--all"], "either a user or --all"),
         ([], "either a user or --all"),
         (["--all", "--reviews", "mine.txt"], "newcomer"),
-        (["person-001", "--out", "best.csv"], "--out goes with --all"),
-        (["person-001", "--overwrite"], "--overwrite goes with --all"),
+        (["person-001", "--out", "best.csv"], "--out only works with --all"),
+        (["person-001", "--overwrite"], "--overwrite only works with --all"),
     ],
 )
 def test_one_user_and_everybody_exclude_each_other(folder, capsys, words, said):

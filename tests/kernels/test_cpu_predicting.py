@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from carp.kernels import best_items, dispatch
 from carp.kernels.best_items import top_items
@@ -99,13 +100,16 @@ SCORED = [
 ]
 
 
-def sides_of(model, users, items, seed=0):
+def sides_of(model, users, items, seed=0) -> tuple[Tensor, Tensor]:
     rng = torch.Generator().manual_seed(seed)
     shape = model.config.viewpoints, model.config.latent_size
-    sides = [torch.randn(count, *shape, generator=rng, dtype=torch.float64) * 2 for count in (users, items)]
-    sides[0][0] = 0  # of empty documents
-    sides[1][0] = 0
-    return sides
+    user, item = (torch.randn(count, *shape, generator=rng, dtype=torch.float64) * 2 for count in (users, items))
+    user[0] = item[0] = 0  # of empty documents
+    return user, item
+
+
+def in_single(sides) -> tuple[Tensor, Tensor]:
+    return sides[0].float(), sides[1].float()
 
 
 def every_pair(users, items, seed=0):
@@ -135,7 +139,7 @@ def test_single_precision_is_as_good_as_the_plain_models():
     model = carp_of(dimension=20, filters=50, latent_size=25, viewpoints=5).float()
     sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
     truth = plainly(exact, sides, pairs)
-    sides = [side.float() for side in sides]
+    sides = in_single(sides)
     ours = (dispatch.score_pairs(model, *sides, pairs).double() - truth).abs().max()
     plain = (plainly(model, sides, pairs).double() - truth).abs().max()
     assert ours < max(2 * float(plain), 1e-5)
@@ -174,7 +178,7 @@ def test_the_best_items_are_those_of_all_ratings(settings, n, block):
 @pytest.mark.parametrize("block", [100, 7])
 def test_the_best_items_are_those_of_all_compiled_ratings(block):
     model = carp_of().float()
-    sides = [side.float() for side in sides_of(model, 20, 30)]
+    sides = in_single(sides_of(model, 20, 30))
     items, ratings = top_items(model, *sides, 30, block=block)
     everything = dispatch.score_pairs(model, *sides, numbered(*np.divmod(np.arange(600), 30))).view(20, 30)
     torch.testing.assert_close(ratings, everything.sort(1, descending=True).values, rtol=0, atol=1e-5)
@@ -218,7 +222,7 @@ def test_chosen_users_come_in_the_order_asked_for():
 @pytest.mark.parametrize("items", [1, 7, 29, 30])
 def test_nobodys_best_depend_on_who_else_is_asked(items):
     model = carp_of().float()
-    sides = [side.float() for side in sides_of(model, 20, items)]
+    sides = in_single(sides_of(model, 20, items))
     best, ratings = top_items(model, *sides, 5)
     for user in range(20):
         own, rated = top_items(model, *sides, 5, users=[user])
@@ -308,7 +312,7 @@ def test_the_compiled_routing_is_as_good_as_the_plain_models(settings):
     assert NativeJudge.of(model) is not None
     sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
     truth = plainly(exact, sides, pairs)
-    found = dispatch.score_pairs(model, *(side.float() for side in sides), pairs).double()
+    found = dispatch.score_pairs(model, *in_single(sides), pairs).double()
     torch.testing.assert_close(found, truth, rtol=0, atol=2e-5)
 
 
@@ -354,7 +358,7 @@ def test_compiled_ratings_are_exact_however_pairs_share_sides(pairs, seed):
     g = exact.vote_weight.shape[2] // 2
     rng = torch.Generator().manual_seed(seed)
     sides = [torch.randn(n, exact.config.viewpoints, g, generator=rng, dtype=torch.float64) for n in (20, 30)]
-    found = dispatch.score_pairs(model, *(side.float() for side in sides), pairs)
+    found = dispatch.score_pairs(model, *in_single(sides), pairs)
     torch.testing.assert_close(found.double(), plainly(exact, sides, pairs), rtol=0, atol=2e-5)
 
 
@@ -367,7 +371,7 @@ def test_compiled_ratings_are_exact_for_any_shape(seed):
 @pytest.mark.usefixtures("compiled")
 def test_a_compiled_rating_is_the_same_whatever_is_asked_with_it():
     model = carp_of(latent_size=25, viewpoints=5).float()
-    sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
+    sides, pairs = in_single(sides_of(model, 20, 30)), every_pair(20, 30)
     together = dispatch.score_pairs(model, *sides, pairs)
     assert torch.equal(dispatch.score_pairs(model, *sides, pairs), together)
     for place in range(0, len(pairs), 37):
@@ -383,7 +387,7 @@ def test_the_compiled_routing_bears_extreme_votes(routing):
     pairs = every_pair(20, 30)
     for scale in (0.0, 3.0, 10.0, 1000.0, 1e6):
         sides = [side * scale for side in sides_of(exact, 20, 30)]
-        found = dispatch.score_pairs(model, *(side.float() for side in sides), pairs)
+        found = dispatch.score_pairs(model, *in_single(sides), pairs)
         torch.testing.assert_close(found.double(), plainly(exact, sides, pairs), rtol=0, atol=1e-4)
 
 
@@ -392,7 +396,7 @@ def test_one_extreme_pair_does_not_disturb_its_neighbours():
     exact, model = carp_of(), carp_of().float()
     pairs, sides = every_pair(20, 30), sides_of(exact, 20, 30)
     sides[1][7] *= 1e5
-    found = dispatch.score_pairs(model, *(side.float() for side in sides), pairs).double()
+    found = dispatch.score_pairs(model, *in_single(sides), pairs).double()
     others = pairs.items != 7
     torch.testing.assert_close(found[others], plainly(exact, sides, pairs)[others], rtol=0, atol=2e-5)
 
@@ -401,8 +405,9 @@ def test_one_extreme_pair_does_not_disturb_its_neighbours():
 @pytest.mark.parametrize("pairs", [numbered([20], [0]), numbered([0], [30]), numbered([-1], [0])], ids=str)
 def test_numbers_that_are_nobodys_are_refused(pairs, dtype):
     model = carp_of().to(dtype)
+    users, items = sides_of(model, 20, 30)
     with pytest.raises(IndexError, match="not one of the"):
-        dispatch.score_pairs(model, *(side.to(dtype) for side in sides_of(model, 20, 30)), pairs)
+        dispatch.score_pairs(model, users.to(dtype), items.to(dtype), pairs)
 
 
 def test_without_a_compiler_torch_does_the_routing(monkeypatch):
@@ -411,7 +416,7 @@ def test_without_a_compiler_torch_does_the_routing(monkeypatch):
     try:
         model = carp_of().float()
         assert NativeJudge.of(model) is None
-        sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
+        sides, pairs = in_single(sides_of(model, 20, 30)), every_pair(20, 30)
         found = dispatch.score_pairs(model, *sides, pairs)
         torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
     finally:

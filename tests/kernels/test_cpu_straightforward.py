@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -17,8 +14,8 @@ from carp.reviews.split import random_split
 from carp.reviews.text.vocabulary import TextSettings
 from carp.training.fitted_corpus import fit_corpus
 from carp.training.loop import TrainingSettings, train
+from straightforward import Straightforward, to_width, with_blanks
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 CPU = torch.device("cpu")
 SMALL = {"dimension": 20, "filters": 10, "latent_size": 6, "viewpoints": 3}
 
@@ -36,8 +33,6 @@ def data():
 
 
 def test_the_straightforward_form_gives_the_models_ratings_and_loss(data):
-    from straightforward import Straightforward, with_blanks
-
     torch.manual_seed(0)
     model = Carp(CarpConfig(**SMALL, bias_spread=0.2), data.sizes).double().eval()
     plain = Straightforward(model).eval()
@@ -56,8 +51,6 @@ def test_the_straightforward_form_gives_the_models_ratings_and_loss(data):
 
 
 def test_windows_that_cross_reviews_are_the_plain_conv1d(data):
-    from straightforward import Straightforward, to_width
-
     torch.manual_seed(0)
     model = Carp(CarpConfig(**SMALL, across_reviews=True), data.sizes).double().eval()
     batch = data.batch(data.train, np.arange(40), training=True)

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import signal
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -110,7 +111,7 @@ def test_an_epoch_gives_the_plain_weights_and_running_squares(size, target_revie
         found = fast_epoch(fast, data, settings, optimizers[1], epoch=epoch)
         assert found == pytest.approx(expected, rel=1e-9)
     for (name, one), (_, other) in zip(plain.named_parameters(), fast.named_parameters(), strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-9, msg=partial("{}: {}".format, name))
     for place, state in optimizers[0].state_dict()["state"].items():
         other = optimizers[1].state_dict()["state"][place]
         torch.testing.assert_close(other["square_avg"], state["square_avg"], rtol=1e-6, atol=1e-12)
@@ -142,7 +143,8 @@ def test_pairs_see_their_documents_without_their_own_review(seed):
     tokens = lay_down(windows, pairs.items[chosen], pairs.records[chosen])
     expected, _ = padded(data.item_documents, pairs.items[chosen], pairs.records[chosen])
     seen = {}
-    for block in tokens.blocks:
+    for number in range(len(tokens.blocks)):
+        block = tokens.blocks[number]
         weights = pair_weights(block, np.float64)
         for row, pair in zip(weights, block.pairs, strict=True):
             seen[int(pair)] = tokens.neighbours[block.first : block.last, 1][row > 0].tolist()
@@ -279,7 +281,9 @@ def test_the_compiled_gradient_of_one_step_is_the_plain_one(shape, block, monkey
     for name, grad in expected.items():
         assert grad.any(), name
         largest = float(grad.max())
-        torch.testing.assert_close(found[name], grad, rtol=2e-4, atol=2e-5 * largest, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            found[name], grad, rtol=2e-4, atol=2e-5 * largest, msg=partial("{}: {}".format, name)
+        )
 
 
 @pytest.mark.usefixtures("compiled")

@@ -13,6 +13,7 @@ from carp.kernels.gpu import self_check as check
 from carp.models.predict import encode_documents, score_pairs
 
 CPU = torch.device("cpu")
+Sides = tuple[torch.Tensor, torch.Tensor]
 SMALL = {"dimension": 6, "filters": 5, "latent_size": 4, "viewpoints": 2}
 
 
@@ -27,7 +28,7 @@ def model(data):
 
 
 @pytest.fixture
-def sides():
+def sides() -> Sides:
     torch.manual_seed(0)
     return torch.randn(12, 2, 4), torch.randn(9, 2, 4)
 
@@ -50,7 +51,7 @@ def the_line(caught):
     return str(told.message)
 
 
-def test_scores_are_the_plain_ones(data, model, sides, monkeypatch, as_on_a_gpu, recwarn):
+def test_scores_are_the_plain_ones(data, model, sides: Sides, monkeypatch, as_on_a_gpu, recwarn):
     monkeypatch.setattr(scorer, "score_pairs_gpu", fail)
     found = [score_pairs(model, *sides, data.train) for _ in range(2)]
     u, i = torch.from_numpy(data.train.users), torch.from_numpy(data.train.items)
@@ -61,7 +62,7 @@ def test_scores_are_the_plain_ones(data, model, sides, monkeypatch, as_on_a_gpu,
     assert the_line(recwarn) == "scoring takes the plain path: ptxas was not found and much more"
 
 
-def test_the_best_items_are_the_plain_ones(model, sides, monkeypatch, as_on_a_gpu, recwarn):
+def test_the_best_items_are_the_plain_ones(model, sides: Sides, monkeypatch, as_on_a_gpu, recwarn):
     monkeypatch.setattr(scorer, "top_items_gpu", fail)
     exclude = torch.tensor([[0, 3], [1, 1]])
     best, ratings = best_items.top_items(model, *sides, 4, users=[5, 2], exclude=exclude)

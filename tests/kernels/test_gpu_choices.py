@@ -186,7 +186,7 @@ def on_a_gpu_without_triton(monkeypatch):
 def test_a_gpu_without_triton_is_told_once_for_a_model_that_the_kernels_cover(data, monkeypatch, recwarn):
     on_a_gpu_without_triton(monkeypatch)
     model = check.small_model(data, dimension=6).eval()
-    sides = (torch.randn(size, 5, 25) for size in (12, 9))
+    sides = torch.randn(12, 5, 25), torch.randn(9, 5, 25)
     assert dispatch.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
     assert dispatch._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
     assert dispatch._score_pairs_gpu(model, *sides, data.train) is None

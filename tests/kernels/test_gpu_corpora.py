@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
 from carp.reviews.documents import make_documents
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-
 from gpu_corpora import documents_of, made_up
 from gpu_session import TINY, YELP
 

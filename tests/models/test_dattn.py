@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from carp.models.base import make_config
 from carp.models.batch import Batch, Sizes
 from carp.models.dattn import DAttn, WindowSum
 
@@ -17,21 +16,9 @@ SIZES = Sizes(users=3, items=3, words=9)
 TINY = {"dimension": 4, "filters": 3, "hidden": 5, "latent_size": 2, "dropout": 0.0}
 
 
-def made(seed=0, **settings):
-    torch.manual_seed(seed)
-    model = DAttn(make_config(DAttn, {**TINY, **settings}), SIZES).double()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name != "embedding.weight":
-                parameter.copy_(torch.randn_like(parameter))
-    return model
-
-
-def document(*reviews, width=9):
-    words = [word for review in reviews for word in review]
-    number = [place for place, review in enumerate(reviews) for _ in review]
-    rest = width - len(words)
-    return torch.tensor([[*words, *[0] * rest]]), torch.tensor([[*number, *[-1] * rest]])
+@pytest.fixture
+def made(every_weight_random):
+    return lambda seed=0: every_weight_random(DAttn, TINY, SIZES, seed)
 
 
 def sigmoid(x):
@@ -77,7 +64,7 @@ def slow_vector(side, table, reviews):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_rating_is_the_papers(seed):
+def test_the_rating_is_the_papers(made, document, seed):
     model = made(seed).eval()
     table = model.embedding.weight.tolist()
     one = torch.zeros(1, dtype=torch.long)
@@ -101,7 +88,7 @@ def test_a_weighted_convolution_is_torchs_over_weighted_words(window):
     torch.testing.assert_close(filters(rows, slots, torch.zeros_like(slots), attention), expected)
 
 
-def test_padding_changes_nothing():
+def test_padding_changes_nothing(made, document):
     model = made().eval()
     with torch.no_grad():
         model.user_side.global_score.bias.fill_(3.0)
@@ -113,7 +100,7 @@ def test_padding_changes_nothing():
     torch.testing.assert_close(wide, tight, rtol=1e-12, atol=1e-12)
 
 
-def test_the_padding_word_is_never_moved():
+def test_the_padding_word_is_never_moved(made, document):
     model = made()
     words, reviews = document([1, 2, 3])
     model.encode_users(words, reviews).sum().backward()
@@ -122,7 +109,7 @@ def test_the_padding_word_is_never_moved():
     assert (gradient[1:4] != 0).any(1).all()
 
 
-def test_the_global_attention_knows_the_whole_document_and_the_local_its_window():
+def test_the_global_attention_knows_the_whole_document_and_the_local_its_window(made):
     model = made().eval()
     side, table = model.user_side, model.embedding.weight
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from carp.models.base import make_config
@@ -15,27 +16,15 @@ SIZES = Sizes(users=3, items=3, words=9)
 TINY = {"dimension": 4, "filters": 3, "latent_size": 2, "factors": 2}
 
 
-def made(seed=0, **settings):
-    torch.manual_seed(seed)
-    model = DeepConn(make_config(DeepConn, {**TINY, **settings}), SIZES).double()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name != "embedding.weight":
-                parameter.copy_(torch.randn_like(parameter))
-    return model
+@pytest.fixture
+def made(every_weight_random):
+    return lambda seed=0, **settings: every_weight_random(DeepConn, {**TINY, **settings}, SIZES, seed)
 
 
-def document(*reviews, width=8):
-    """Words and reviews [1, L] of a document given as lists of words."""
-    words = [word for review in reviews for word in review]
-    number = [place for place, review in enumerate(reviews) for _ in review]
-    rest = width - len(words)
-    return torch.tensor([[*words, *[0] * rest]]), torch.tensor([[*number, *[-1] * rest]])
-
-
-def batch_of(user, item):
+@pytest.fixture
+def batch_of(document):
     one = torch.zeros(1, dtype=torch.long)
-    return Batch(one, one, *document(*user), *document(*item))
+    return lambda user, item: Batch(one, one, *document(*user), *document(*item))
 
 
 def slow_vector(network, table, reviews):
@@ -67,7 +56,7 @@ def slow_machine(machine, z):
     return rating
 
 
-def test_the_rating_is_the_papers():
+def test_the_rating_is_the_papers(made, batch_of):
     texts = [([[1, 2, 3], [4, 5]], [[6], [7, 8, 9, 1]]), ([], [[2, 2]]), ([[3]], [])]
     for seed in range(5):
         model = made(seed).eval()
@@ -78,7 +67,7 @@ def test_the_rating_is_the_papers():
             np.testing.assert_allclose(found.tolist(), [slow_machine(model.machine, z)], rtol=1e-10)
 
 
-def test_padding_never_wins_the_maximum():
+def test_padding_never_wins_the_maximum(made, document):
     """With a large bias and filters that only take away, the padding's feature would be the largest."""
     model = made().eval()
     with torch.no_grad():
@@ -101,7 +90,7 @@ def test_the_maximum_over_negative_features_is_one_of_them():
     assert torch.equal(found[3], torch.zeros(3))
 
 
-def test_dropout_is_for_training_alone():
+def test_dropout_is_for_training_alone(made, batch_of):
     torch.manual_seed(0)
     model = made(latent_size=40)
     batch = batch_of([[1, 2, 3]], [[4, 5]])

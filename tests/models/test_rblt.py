@@ -125,12 +125,12 @@ def test_the_start_is_the_exact_biases_beside_the_topics_of_the_best_weight_on_v
     model = started(data)
     train, valid = data.train, data.valid
     users, items = model.find_topics(data)
-    shrinkages = model.biases.shrinkage.tolist()
+    for_users, for_items = model.biases.shrinkage.tolist()
     errors = {}
     for weight in MEETING_WEIGHTS:
         met = (users[train.users] * items[train.items]).sum(1)
         rest = replace(train, ratings=train.ratings - weight * met)
-        mean, user, item = solve_biases(rest, *shrinkages, USERS, ITEMS, rounds=50)
+        mean, user, item = solve_biases(rest, for_users, for_items, USERS, ITEMS, rounds=50)
         guess = mean + user[valid.users] + item[valid.items]
         guess += weight * (users[valid.users] * items[valid.items]).sum(1)
         errors[weight] = np.square(guess.clip(1, 5) - valid.ratings).mean(), mean, user

@@ -38,11 +38,10 @@ def training_data(seed=0):
     ratings = rng.integers(1, 6, len(users)).astype(np.float32)
     pairs = Pairs(users, items, ratings, records)
     valid = Pairs(users[:7], items[:7], ratings[:7], np.full(7, -1))
-    made_of = [
-        make_documents(words, review, place, of.astype(np.int32), n) for of, n in ((users, USERS), (items, ITEMS))
-    ]
+    of_users = make_documents(words, review, place, users.astype(np.int32), USERS)
+    of_items = make_documents(words, review, place, items.astype(np.int32), ITEMS)
     own = make_documents(words, review, place, records.astype(np.int32), len(records))
-    return TrainingData(pairs, valid, *made_of, SIZES, reviews=own)
+    return TrainingData(pairs, valid, of_users, of_items, SIZES, reviews=own)
 
 
 def a_batch(data, chosen=tuple(range(8))):

@@ -1,10 +1,11 @@
-"""Every equation of the paper, and every option beside it, against the slow twin in conftest.py."""
+"""Every equation of the paper, and every option beside it, against the slow twin in tests/twins."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ LENGTHS = [(5, 3), (1, 2), (2, 1), (4, 8), (3, 3)]
 EMPTY = [(0, 3), (2, 0), (0, 0), (1, 1)]
 
 # At least one entry for each option that the forward pass or the loss shows; the twin knows them all.
-FORWARD_OPTIONS = [
+FORWARD_OPTIONS: list[dict[str, Any]] = [
     {"dimension": 6},
     {"window": 1},
     {"window": 5},
@@ -49,7 +50,7 @@ FORWARD_OPTIONS = [
     {"variant": "released"},
     {"variant": "calibrated"},
 ]
-LOSS_OPTIONS = [
+LOSS_OPTIONS: list[dict[str, Any]] = [
     {"liked_above": 4.0},
     {"margin": 0.3},
     {"rating_weight": 0.1},

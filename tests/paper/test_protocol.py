@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -238,11 +239,11 @@ def ridge(pairs, user_shrinkage, item_shrinkage, users, items):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("shrinkages", [(1.0, 1.0), (0.5, 20.0), (50.0, 2.0)])
-def test_biases_solve_the_penalised_normal_equations(seed, shrinkages):
+@pytest.mark.parametrize(("for_users", "for_items"), [(1.0, 1.0), (0.5, 20.0), (50.0, 2.0)])
+def test_biases_solve_the_penalised_normal_equations(seed, for_users, for_items):
     pairs = pairs_of(seed)
-    found = solve_biases(pairs, *shrinkages, 13, 9, rounds=50)  # user 12 has rated nothing
-    for ours, theirs in zip(found, ridge(pairs, *shrinkages, 13, 9), strict=True):
+    found = solve_biases(pairs, for_users, for_items, 13, 9, rounds=50)  # user 12 has rated nothing
+    for ours, theirs in zip(found, ridge(pairs, for_users, for_items, 13, 9), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-8)
 
 
@@ -256,9 +257,10 @@ def test_shrinkages_are_those_with_the_least_validation_error():
         guess = np.clip(mean + user[valid.users] + item[valid.items], 1, 5)
         return float(np.square(guess - valid.ratings).mean())
 
-    chosen = error(*biases.shrinkage.tolist())
+    for_users, for_items = biases.shrinkage.tolist()
+    chosen = error(for_users, for_items)
     assert chosen <= min(error(a, b) for a in SHRINKAGES for b in SHRINKAGES) + 1e-3
-    mean, user, item = ridge(train, *biases.shrinkage.tolist(), 12, 9)
+    mean, user, item = ridge(train, for_users, for_items, 12, 9)
     np.testing.assert_allclose(biases.user, user, atol=1e-5)
     np.testing.assert_allclose(biases.item, item, atol=1e-5)
     assert float(biases.mean) == pytest.approx(mean, abs=1e-6)
@@ -292,7 +294,7 @@ def test_a_stranger_has_no_bias():
 
 def test_tuned_biases_start_the_learned_ones(fitted):
     rec = Recommender("carp", biases="tuned", dimension=4, filters=3, latent_size=2, viewpoints=2)
-    model = rec.kind(rec.config, fitted.sizes)
+    model: Any = rec.kind(rec.config, fitted.sizes)
     model.start(fitted.training_data())
     expected = TunedBiases(fitted.sizes)
     expected.fit(fitted.pairs(TRAIN), fitted.pairs(VALID), 5)

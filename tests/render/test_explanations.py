@@ -7,24 +7,20 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
-from io import StringIO
-from itertools import groupby, pairwise
+from html import unescape
+from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from carp.explain.explanation import Capsule, Explanation, LogicUnit, Mark, Sentence, Side, TargetReview
 from carp.render.explanation_json import explanation_json
-from carp.render.html_page import explanation_fragment, explanation_page, style_sheet
-from carp.render.progress_bar import Bar
+from carp.render.html_page import explanation_fragment, explanation_page
+from carp.render.html_templates import style_sheet
 from carp.render.terminal import explanation_text
-from carp.render.wording import neutral, phrases_of, split_by_marks
+from carp.render.wording import neutral
 
 COLOUR_SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
-VOID_TAGS = {"meta", "circle", "rect", "line"}
 PAGE_TAGS = re.compile(
     "html|head|meta|title|style|body|main|header|section|article|aside|div|p|h[1-5]|span|bdi|b|strong|"
     "svg|circle|rect|line|text|dl|dt|dd|ul|li|figure|figcaption|blockquote|mark|sup|details|summary|"
@@ -35,75 +31,34 @@ PAGE_ATTRIBUTES = re.compile(
     "x|y|x1|x2|y1|y2|cx|cy|r|rx|width|height|transform"
 )
 
-TAGS = ("script", "img", "svg", "iframe", "object", "embed", "style", "link", "meta", "base", "form", "video")
-HANDLERS = ("onclick", "onerror", "onload", "onmouseover", "onfocus", "ontoggle", "onbegin", "onpointerenter")
-PAYLOADS = (
-    *(f"<{tag}>alert(1)</{tag}>" for tag in TAGS),
-    *(f"<{tag} src=x onerror=alert(1)//" for tag in TAGS),
-    *(f"</{tag}><b>free</b>" for tag in ("title", "style", "mark", "bdi", "td", "main", "textarea", "script")),
-    *(f'" {handler}="alert(1)' for handler in HANDLERS),
-    *(f"' {handler}='alert(1)" for handler in HANDLERS),
-    *(f"<svg {handler}=alert(1)>" for handler in HANDLERS),
-    *(f"`><x {handler}=alert`1`>" for handler in HANDLERS),
-    *(
-        "javascript:alert(1)",
-        "JaVaScRiPt:alert(1)",
-        "data:text/html,<script>1</script>",
-        "vbscript:x",
-        "//evil.example/x",
-    ),
-    *(
-        "{{7*7}}",
-        "${7*7}",
-        "{% import os %}",
-        "<%= 1 %>",
-        "#{1}",
-        "{0.__class__}",
-        "%(x)s",
-        "%s%n",
-        "$(id)",
-        "{x!r:>9}",
-    ),
-    *("[bold red]loud[/]", "[/]", "[link=file:///etc/passwd]x[/link]", ":warning:", "[@click=app.quit]x[/]"),
-    *(
-        "\x1b[31mred\x1b[0m",
-        "\x1b]0;title\x07",
-        "\x1b]8;;http://evil.example\x1b\\\\x",
-        "\x1b[2J",
-        "\x9b31m",
-        "\x08\x08\x7f",
-    ),
-    *(
-        "\u202egnp.exe",
-        "\u2066left\u2069",
-        "\u202b\u202c",
-        "a\u2028b\u2029c",
-        "\x00\x01\x1f",
-        "\ud800 lone",
-        "\r\noverwritten\r",
-    ),
-    *(
-        "&lt;script&gt;",
-        "&#x3C;img src=x&#x3E;",
-        "&",
-        "<!--",
-        "-->",
-        "<![CDATA[x]]>",
-        "]]>",
-        "<?php 1 ?>",
-        "<",
-        "\"'`=/",
-    ),
+LIGHT = "One last thing, I think is [holds light stuffs], don`t [over loading it]."
+PRICE = "My [concerns is the price]. I think is [seriously overprice] for a cardboard box."
+TOOLS = (
+    "These are [great organizational tools], whether to [replace lost tabs] or to [relabel a whole drawer] in your own "
+    "unique manner."
 )
+PAPERS = "I could easily use a bunch of these to [organize] {papers and magazines} at work and at home"
 
 
 def marked(text, *phrases, kind="own"):
     return tuple(Mark(text.index(phrase), text.index(phrase) + len(phrase), kind) for phrase in phrases)
 
 
-def side(index, text, own=(), shared=(), user="A2R6RA8FRBS608", item="B00006IFI3", rating=4.0):
-    marks = (*marked(text, *own), *marked(text, *shared, kind="shared"))
-    return Side(index, (Sentence(text, marks, user, item, rating),), (*own, *shared))
+def side(index, written, user="A2R6RA8FRBS608", item="B00006IFI3", rating=4.0):
+    """A side of one sentence, in which [own] and {shared} phrases stand in brackets."""
+    text, marks, phrases = "", [], []
+    for part in re.split(r"(\[.*?\]|\{.*?\})", written):
+        words = part[1:-1] if part[:1] in ("[", "{") else part
+        if words != part:
+            marks.append(Mark(len(text), len(text) + len(words), "own" if part[0] == "[" else "shared"))
+            phrases.append(words)
+        text += words
+    return Side(index, (Sentence(text, tuple(marks), user, item, rating),), tuple(phrases))
+
+
+def grid(thousandths):
+    """Rows of coupling coefficients, written as thousandths."""
+    return tuple(tuple(int(number) / 1000 for number in row.split()) for row in thousandths.split(","))
 
 
 def sided(text, marks):
@@ -113,41 +68,12 @@ def sided(text, marks):
 def file_box() -> Explanation:
     """The first example of the paper: a person who likes solid things, and a cardboard box."""
     thing = "B0017D0E5G"
-    metal = side(2, "The base is solid metal with high quality casters.", ["solid metal", "high quality casters"])
-    light = side(
-        2,
-        "One last thing, I think is holds light stuffs, don`t over loading it.",
-        ["holds light stuffs", "over loading it"],
-        user="A1LK2Z9O8S5KVW",
-        item=thing,
-        rating=3.0,
-    )
-    money = side(1, "These labels save me money by letting me reuse old folders.", ["save me money"], item="B00007E7D2")
-    price = side(
-        5,
-        "My concerns is the price. I think is seriously overprice for a cardboard box.",
-        ["concerns is the price", "seriously overprice"],
-        user="AQZH7YTWQPOBE",
-        item=thing,
-        rating=2.0,
-    )
-    tools = side(
-        5,
-        "These are great organizational tools, whether to replace lost tabs or to relabel a whole drawer in your own "
-        "unique manner.",
-        ["great organizational tools", "replace lost tabs", "relabel a whole drawer"],
-        item="B0009F3PH6",
-        rating=5.0,
-    )
-    papers = side(
-        3,
-        "I could easily use a bunch of these to organize papers and magazines at work and at home",
-        ["organize"],
-        ["papers and magazines"],
-        user="A250AXLRBVYKB4",
-        item=thing,
-        rating=5.0,
-    )
+    metal = side(2, "The base is [solid metal] with [high quality casters].")
+    light = side(2, LIGHT, user="A1LK2Z9O8S5KVW", item=thing, rating=3.0)
+    money = side(1, "These labels [save me money] by letting me reuse old folders.", item="B00007E7D2")
+    price = side(5, PRICE, user="AQZH7YTWQPOBE", item=thing, rating=2.0)
+    tools = side(5, TOOLS, item="B0009F3PH6", rating=5.0)
+    papers = side(3, PAPERS, user="A250AXLRBVYKB4", item=thing, rating=5.0)
     wrote = (
         "The Smead MO File Box seemed like it could be a good way to keep those papers right at hand. It's a little "
         "disapointing for the price that it doesn't come with a slip-cover. The overall would not recommend it for "
@@ -162,20 +88,8 @@ def file_box() -> Explanation:
         baseline=3.71,
         positive=Capsule(0.589, 1.842, 0.761),
         negative=Capsule(0.460, 1.779, 0.735),
-        coupling_positive=(
-            (0.041, 0.030, 0.045, 0.038, 0.026),
-            (0.036, 0.034, 0.042, 0.047, 0.039),
-            (0.052, 0.033, 0.040, 0.035, 0.041),
-            (0.037, 0.044, 0.029, 0.043, 0.036),
-            (0.048, 0.031, 0.074, 0.046, 0.033),
-        ),
-        coupling_negative=(
-            (0.038, 0.047, 0.033, 0.041, 0.064),
-            (0.043, 0.079, 0.036, 0.030, 0.045),
-            (0.029, 0.041, 0.038, 0.044, 0.035),
-            (0.040, 0.036, 0.047, 0.031, 0.042),
-            (0.034, 0.043, 0.029, 0.037, 0.048),
-        ),
+        coupling_positive=grid("41 30 45 38 26, 36 34 42 47 39, 52 33 40 35 41, 37 44 29 43 36, 48 31 74 46 33"),
+        coupling_negative=grid("38 47 33 41 64, 43 79 36 30 45, 29 41 38 44 35, 40 36 47 31 42, 34 43 29 37 48"),
         units=(
             LogicUnit(metal, light, 0.034, 0.079, "negative"),
             LogicUnit(money, price, 0.026, 0.064, "negative"),
@@ -262,83 +176,8 @@ def hostile_heard(payload: str) -> Explanation:
     )
 
 
-class Outline(HTMLParser):
-    """The elements of a page with all their attributes, and apart from them its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements, self.words, self.open, self.unbalanced = [], [], [], []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, *attrs))
-        if tag not in VOID_TAGS:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, *attrs))
-
-    def handle_endtag(self, tag):
-        if not self.open or self.open.pop() != tag:
-            self.unbalanced.append(tag)
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    def handle_comment(self, data):
-        self.unbalanced.append("comment")
-
-    def handle_pi(self, data):
-        self.unbalanced.append("instruction")
-
-    def unknown_decl(self, data):
-        self.unbalanced.append("declaration")
-
-
 def refuse(constant):
     raise AssertionError(f"{constant} is not JSON")
-
-
-MARKS = st.lists(
-    st.builds(
-        Mark,
-        st.integers(-10, 60),
-        st.integers(-10, 60),
-        st.sampled_from(["own", "shared", "positive", "negative"]),
-    ),
-    max_size=8,
-)
-
-
-@given(st.text(max_size=40), MARKS)
-def test_marks_cut_a_text_without_losing_a_character(text, marks):
-    fragments = split_by_marks(text, marks)
-    assert "".join(fragment for fragment, _ in fragments) == text
-    assert all(fragment for fragment, _ in fragments)
-    kinds = [kinds for fragment, kinds in fragments for _ in fragment]
-    assert kinds == [{mark.kind for mark in marks if mark.start <= place < mark.end} for place in range(len(text))]
-
-
-def test_touching_marks_of_one_kind_read_as_one_phrase():
-    assert split_by_marks("ab", [Mark(0, 1, "own"), Mark(1, 2, "own"), Mark(1, 1, "shared")]) == [("ab", {"own"})]
-
-
-@given(st.text("ab. \n\u2003", max_size=40), MARKS)
-@example("a  a", [Mark(0, 1, "own"), Mark(2, 4, "own")])
-def test_phrases_keep_every_character_and_neither_begin_nor_end_in_a_space(text, marks):
-    phrases = phrases_of(text, marks)
-    assert "".join(words for words, _ in phrases) == text
-    assert all(one != other for (_, one), (_, other) in pairwise(phrases))
-    covering = [{mark.kind for mark in marks if mark.start <= place < mark.end} for place in range(len(text))]
-    shown = [kinds for words, kinds in phrases for _ in words]
-    for character, kinds, marked_with in zip(text, shown, covering, strict=True):
-        expected = marked_with - {"own"} if "shared" in marked_with else marked_with
-        assert kinds <= expected if character.isspace() else kinds == expected
-    for kind in ("own", "shared", "positive", "negative"):
-        stretches = groupby(phrases, key=lambda phrase: kind in phrase[1])
-        joined = ["".join(words for words, _ in group) for inside, group in stretches if inside]
-        assert joined == [words.strip() for words in joined]
 
 
 def test_phrases_that_overlap_read_one_after_the_other():
@@ -354,29 +193,16 @@ def test_phrases_that_overlap_read_one_after_the_other():
     )
 
 
-@given(st.text(st.characters(exclude_categories=()), max_size=30))
-def test_neutral_text_keeps_its_length_and_can_be_written(text):
-    shown = neutral(text)
-    assert len(shown) == len(text)
-    assert shown.encode("utf-8").decode("utf-8") == shown
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", shown)
-
-
-def test_there_are_a_hundred_payloads():
-    assert len(set(PAYLOADS)) >= 100
-
-
 @pytest.mark.parametrize("render", [explanation_page, explanation_fragment])
 @pytest.mark.parametrize("explain", [hostile, hostile_heard])
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_data_never_becomes_markup(payload, explain, render):
-    outline = Outline(render(explain(payload)))
-    plain = Outline(render(explain("plain"))).elements
+def test_data_never_becomes_markup(payload, explain, render, outline):
+    shown = outline(render(explain(payload)))
+    plain = outline(render(explain("plain"))).elements
     # What a bar is called to those who cannot see it holds the name of what it measures.
-    assert [without_label(element) for element in outline.elements] == [without_label(element) for element in plain]
-    assert not outline.unbalanced
-    assert not outline.open
-    words = "".join(outline.words)
+    assert [without_label(element) for element in shown.elements] == [without_label(element) for element in plain]
+    assert not shown.unbalanced
+    assert not shown.open
+    words = "".join(shown.words)
     # The title, both sides' sentences, their sources and phrases, the target and the note.
     assert words.count(neutral(payload)) >= 10
 
@@ -386,7 +212,6 @@ def without_label(element):
 
 
 @pytest.mark.parametrize("explain", [hostile, hostile_heard])
-@pytest.mark.parametrize("payload", PAYLOADS)
 def test_data_never_commands_a_terminal(payload, explain):
     plain = explanation_text(explain(payload), width=90)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", plain)
@@ -396,7 +221,6 @@ def test_data_never_commands_a_terminal(payload, explain):
 
 
 @pytest.mark.parametrize("explain", [hostile, hostile_heard])
-@pytest.mark.parametrize("payload", PAYLOADS)
 def test_json_gives_back_the_data_and_holds_nothing_to_obey(payload, explain):
     written = explanation_json(explain(payload))
     assert not re.search("[<\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", written)
@@ -424,21 +248,21 @@ def test_json_takes_numbers_of_numpy():
 
 
 @pytest.mark.parametrize("explain", [file_box, heard_box])
-def test_page_is_whole_and_uses_only_the_elements_it_needs(explain):
+def test_page_is_whole_and_uses_only_the_elements_it_needs(explain, outline):
     page = explanation_page(explain())
-    outline = Outline(page)
+    shown = outline(page)
     assert page.startswith("<!DOCTYPE html>")
-    assert not outline.unbalanced
-    assert not outline.open
-    assert all(PAGE_TAGS.fullmatch(tag) for tag, *_ in outline.elements)
-    assert all(PAGE_ATTRIBUTES.fullmatch(name) for _, *attributes in outline.elements for name, _ in attributes)
-    assert ("html", ("lang", "en")) in outline.elements
+    assert not shown.unbalanced
+    assert not shown.open
+    assert all(PAGE_TAGS.fullmatch(tag) for tag, *_ in shown.elements)
+    assert all(PAGE_ATTRIBUTES.fullmatch(name) for _, *attributes in shown.elements for name, _ in attributes)
+    assert ("html", ("lang", "en")) in shown.elements
 
 
 @pytest.mark.parametrize("explain", [file_box, heard_box])
 @pytest.mark.parametrize(("render", "top"), [(explanation_page, 1), (explanation_fragment, 2)])
-def test_headings_go_down_without_a_gap(render, top, explain):
-    levels = [int(tag[1]) for tag, *_ in Outline(render(explain())).elements if re.fullmatch("h[1-6]", tag)]
+def test_headings_go_down_without_a_gap(render, top, explain, outline):
+    levels = [int(tag[1]) for tag, *_ in outline(render(explain())).elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == top
     assert levels.count(top) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
@@ -449,13 +273,13 @@ def test_page_reaches_for_nothing_outside_itself():
     assert not re.search(r"https?:|//[a-z]|url\(|@import|src=|href=|style=|javascript:", page)
 
 
-def test_page_policy_allows_its_own_style_and_nothing_else():
+def test_page_policy_allows_its_own_style_and_nothing_else(outline):
     page = explanation_page(file_box())
     style = re.search("<style>(.*)</style>", page, re.DOTALL)[1]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = next(
         dict(attributes)["content"]
-        for tag, *attributes in Outline(page).elements
+        for tag, *attributes in outline(page).elements
         if tag == "meta" and ("http-equiv", "Content-Security-Policy") in attributes
     )
     assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -535,10 +359,11 @@ def test_every_viewpoint_and_aspect_is_told_by_its_phrases():
 def test_a_model_without_capsules_tells_what_it_listened_to_and_no_more(render):
     words = words_of(render, heard_box())
     for statement in (
-        "Below is what the model mpcn listened to most in what the person wrote and in what people wrote of the thing.",
+        "Below is what the model mpcn listened to most in what the person wrote and in what people wrote about the "
+        "thing.",
         "A pointer picks one review of each.",
         "In what the person wrote",
-        "In what people wrote of the thing",
+        "In what people wrote about the thing",
         "the prediction is 0.68 below",  # the biases alone: nothing says that the texts moved it
         "words that the model listened to in other reviews",
         "Listened to less: pointer 1 (0.10).",
@@ -610,8 +435,10 @@ def sparse() -> Explanation:
 
 
 def words_of(render, explanation):
-    shown = render(explanation).replace(style_sheet(), "")
-    return re.sub(r"\s+", " ", shown if render is explanation_text else " ".join(Outline(shown).words))
+    shown = render(explanation)
+    if render is not explanation_text:
+        shown = unescape(re.sub("<[^>]+>", " ", shown.replace(style_sheet(), "")))
+    return re.sub(r"\s+", " ", shown)
 
 
 @pytest.mark.parametrize("render", [explanation_text, explanation_page, explanation_fragment])
@@ -644,12 +471,13 @@ def test_empty_sentences_are_named_as_such(render):
         target=TargetReview("", 4.0, (Mark(0, 3, "positive"),)),
     )
     words = words_of(render, explanation)
-    assert "(an empty sentence)" in words
-    assert "No sentence stands for this aspect." in words
-    assert "by the newcomer" in words
-    assert "about a thing not named" in words
-    assert "without a rating" in words
-    assert "The review has no words." in words
+    for statement in (
+        "(an empty sentence)",
+        "No sentence stands for this aspect.",
+        "by the newcomer about an unnamed thing without a rating",
+        "The review has no words.",
+    ):
+        assert statement in words.replace(",", "")
 
 
 def test_uneven_and_wide_couplings_are_shown_whole():
@@ -665,77 +493,3 @@ def test_uneven_and_wide_couplings_are_shown_whole():
 def test_an_explanation_shows_itself():
     assert str(file_box()) == explanation_text(file_box())
     assert file_box()._repr_html_() == explanation_fragment(file_box())
-
-
-# ---- training in a terminal
-
-
-class Terminal(StringIO):
-    def isatty(self):
-        return True
-
-
-def open_terminal(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-    screen = Terminal()
-    monkeypatch.setattr("sys.stderr", screen)
-    return screen
-
-
-def record(epoch, best=True):
-    return {"epoch": epoch, "loss": 1.25, "valid_mse": 0.875, "seconds": 2.0, "valid_seconds": 0.5, "best": best}
-
-
-def train_two_epochs(bar):
-    bar.epoch_begins(1, 2)
-    bar.batch_done()
-    bar.epoch_ends(record(1))
-    bar.epoch_begins(2, 2)
-    bar.batch_done()
-
-
-def test_the_bar_shows_loss_and_validation_error_of_the_epoch_before(monkeypatch):
-    terminal = open_terminal(monkeypatch)
-    bar = Bar(epochs=9)
-    train_two_epochs(bar)
-    bar.close()
-    shown = COLOUR_SEQUENCE.sub("", terminal.getvalue())
-    assert "epoch   1   loss 1.2500   validation MSE 0.8750   2.0 s  best so far\n" in shown
-    assert "epoch 2 of 9 (before: loss 1.2500, validation 0.8750)" in shown
-
-
-def test_a_closed_bar_leaves_the_cursor_visible(monkeypatch):
-    terminal = open_terminal(monkeypatch)
-    bar = Bar(epochs=9)
-    train_two_epochs(bar)
-    assert terminal.getvalue().rfind("\x1b[?25l") > terminal.getvalue().rfind("\x1b[?25h")
-    bar.close()
-    bar.close()
-    assert terminal.getvalue().rfind("\x1b[?25h") > terminal.getvalue().rfind("\x1b[?25l")
-
-
-def test_a_bar_interrupted_while_it_starts_can_be_closed(monkeypatch):
-    terminal = open_terminal(monkeypatch)
-    bar = Bar(epochs=9)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(bar.console, "push_render_hook", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            bar.epoch_begins(1, 2)
-    bar.close()
-    assert terminal.getvalue().endswith("\x1b[?25h")
-
-
-def test_without_a_terminal_each_epoch_is_one_line(capsys):
-    bar = Bar(epochs=9)
-    train_two_epochs(bar)
-    bar.epoch_ends(record(2, best=False))
-    bar.close()
-    line = "epoch {:3d}   loss 1.2500   validation MSE 0.8750   2.0 s{}\n"
-    assert capsys.readouterr().err == line.format(1, "  best so far") + line.format(2, "")

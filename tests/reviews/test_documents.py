@@ -21,7 +21,7 @@ def written(draw):
     return owners, draw(st.lists(record, max_size=8)), draw(st.integers(1, 8))
 
 
-def columns(records):
+def columns(records) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     words = [word for _, text in records for word in text]
     review = [number for number, (_, text) in enumerate(records) for _ in text]
     characters = [span_of(place) for _, text in records for place in range(len(text))]

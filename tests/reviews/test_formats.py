@@ -204,17 +204,19 @@ def test_variants_of_a_product_count_as_one_and_the_variant_stands_in_where_no_p
     assert read_reviews(path).items == ["parent", "variant"]
 
 
+def source_of(kind, rows, folder):
+    """The rows as a frame, or as a file of a format."""
+    if kind in ("pandas", "polars"):
+        return pd.DataFrame(rows) if kind == "pandas" else pl.DataFrame(rows)
+    (folder / "r").write_bytes(ENCODERS[kind](rows))
+    return folder / "r"
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "pandas", "polars"])
 def test_columns_can_be_named(tmp_path, kind):
     names = {"user": "who", "item": "thing", "rating": "note", "text": "avis", "time": "quand"}
     rows = [{"text": "a decoy", **renamed(row, names)} for row in ROWS]
-    if kind == "pandas":
-        source = pd.DataFrame(rows)
-    elif kind == "polars":
-        source = pl.DataFrame(rows)
-    else:
-        source = tmp_path / "r"
-        source.write_bytes(ENCODERS[kind](rows))
+    source = source_of(kind, rows, tmp_path)
     expect_rows(read_reviews(source, columns=names))
     with pytest.raises(InputError, match=r"user or item or rating.*who, thing, note.*--column user=NAME"):
         read_reviews(source)
@@ -268,13 +270,7 @@ ESCAPED = {
 @pytest.mark.parametrize("kind", [*FORMATS, "pandas", "polars"])
 def test_html_entities_become_characters_in_texts_and_stay_in_ids(tmp_path, kind):
     rows = [{**ROWS[0], "user": "a&amp;b", "item": "x&#34;", "text": text} for text in ESCAPED]
-    if kind == "pandas":
-        source = pd.DataFrame(rows)
-    elif kind == "polars":
-        source = pl.DataFrame(rows)
-    else:
-        source = tmp_path / "r"
-        source.write_bytes(ENCODERS[kind](rows))
+    source = source_of(kind, rows, tmp_path)
     reviews = read_reviews(source)
     assert reviews.texts == list(ESCAPED.values())
     assert (set(reviews.users), set(reviews.items)) == ({"a&amp;b"}, {"x&#34;"})

@@ -133,17 +133,18 @@ def split_columns(shop: Shop):
     return users, items, ratings, held_out
 
 
-def bias_error(users, items, ratings, held_out, user_shrink, item_shrink) -> float:
+def bias_error(columns, user_shrink, item_shrink) -> float:
+    users, items, ratings, held_out = columns
     known = ~held_out
     mean = ratings[known].mean()
     user_bias, item_bias = np.zeros(users.max() + 1), np.zeros(items.max() + 1)
     for _ in range(10):
         rest = ratings - mean - item_bias[items]
-        user_bias = np.bincount(users[known], rest[known], len(user_bias))
-        user_bias /= np.bincount(users[known], minlength=len(user_bias)) + user_shrink
+        written = np.bincount(users[known], minlength=len(user_bias))
+        user_bias = np.bincount(users[known], rest[known], len(user_bias)) / (written + user_shrink)
         rest = ratings - mean - user_bias[users]
-        item_bias = np.bincount(items[known], rest[known], len(item_bias))
-        item_bias /= np.bincount(items[known], minlength=len(item_bias)) + item_shrink
+        received = np.bincount(items[known], minlength=len(item_bias))
+        item_bias = np.bincount(items[known], rest[known], len(item_bias)) / (received + item_shrink)
     error = ratings - mean - user_bias[users] - item_bias[items]
     return float(np.mean(error[held_out] ** 2))
 
@@ -151,7 +152,7 @@ def bias_error(users, items, ratings, held_out, user_shrink, item_shrink) -> flo
 def best_bias_error(columns) -> float:
     """Tuned on the very rows it is judged on: the biases get more help than any fair rival."""
     shrinks = (1, 3, 10, 30, 100, 1000)
-    return min(bias_error(*columns, user_shrink, item_shrink) for user_shrink in shrinks for item_shrink in shrinks)
+    return min(bias_error(columns, user_shrink, item_shrink) for user_shrink in shrinks for item_shrink in shrinks)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -102,7 +102,7 @@ def test_the_users_file_goes_before_the_corpus_column_and_that_before_the_rule(t
     own = np.array(([0] * 3 + [1, 2]) * 4, dtype=np.int8)
     corpus = small_corpus(own)
     reverse = write_split(tmp_path / "split.csv", ["test", "valid", "train", "train", "train"] * 4, corpus)
-    assert split_corpus(corpus, file=reverse).part.tolist() == [2, 1, 0, 0, 0] * 4
+    assert split_corpus(corpus, own=reverse).part.tolist() == [2, 1, 0, 0, 0] * 4
     assert split_corpus(corpus).part.tolist() == own.tolist()
     assert "own split" in split_corpus(corpus).origin
     assert split_corpus(small_corpus(), seed=3).origin == "80:20, seed 3"

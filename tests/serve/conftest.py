@@ -41,10 +41,8 @@ def recommender():
 
 
 @pytest.fixture(scope="session")
-def bundle(recommender, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("served") / "model"
-    recommender.save(folder)
-    return folder
+def bundle(recommender, saved):
+    return saved(recommender)
 
 
 @pytest.fixture(scope="session")

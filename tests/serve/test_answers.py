@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import carp
+from carp.bench.pair_errors import ErrorColumns, PairErrors
 from carp.bench.results_folder import BENCH, FORMAT
 from carp.reviews.split_parts import TEST, TRAIN
 
@@ -227,13 +228,12 @@ MARKED = '<img src=x onerror="alert(1)">'
 
 def write_results(folder):
     """One cell for each of two systems, as a benchmark leaves them."""
-    (folder / "errors").mkdir()
+    errors = ErrorColumns(folder)
     (folder / "results.json").write_text(json.dumps({"kind": "results", "format": FORMAT, "version": carp.__version__}))
-    np.save(folder / "errors" / "p0.records.npy", np.arange(50, dtype=np.int32))
     with (folder / BENCH).open("w") as file:
         for identity, (model, level) in enumerate({"mean": 1.0, "carp": 0.5}.items()):
             squared = np.random.default_rng(identity).gamma(1, level, 50).astype(np.float32)
-            np.save(folder / "errors" / f"c{identity}.squared.npy", squared)
+            errors.add(f"c{identity}", PairErrors("p0", np.arange(50, dtype=np.int32), squared))
             line = {"id": f"c{identity}", "corpus": MARKED, "fingerprint": "x", "model": model, "name": model}
             line |= {"split_seed": 0, "seed": 0, "given": {}, "settings": {}, "search": {}, "valid_mse": level}
             line |= {"test_mse": float(squared.astype(np.float64).mean()), "test_pairs": 50, "pairs": "p0"}

@@ -68,9 +68,7 @@ def get(address, path, **query):
 
 
 def children_of(process):
-    found = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=False
-    )
+    found = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False)
     return [int(word) for word in found.stdout.split()]
 
 

@@ -80,7 +80,7 @@ def _settings(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _run_studies(given: argparse.Namespace, settings: dict[str, Any], running: dict[str, Any]) -> int:
-    model = "carp" if given.models == "all" else given.models
+    model = "carp-paper" if given.models == "all" else given.models
     entry_or_error(model)
     studies = read_varied(given.vary) + (named_studies(given.study) if given.study else [])
     failed = False

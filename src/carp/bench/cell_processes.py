@@ -12,21 +12,21 @@ from pathlib import Path
 import torch
 
 import carp
-from carp.bench.cells import Cell, Line, machine, run_cell
+from carp.bench.cells import Cell, CellResult, Line, machine, run_cell
 from carp.bench.settings_search import choose_settings
-from carp.reviews.corpora.worker_processes import WorkerDied, Workers, end_with_the_starter, usable_cores
+from carp.reviews.corpora.worker_processes import WorkerDied, WorkerProcesses, end_with_the_starter, usable_cores
 
 
-def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[Line]:
-    """The lines of cells in the order in which they are done."""
+def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[CellResult]:
+    """What was found of the cells, in the order in which they are done."""
     threads = max(1, usable_cores() // processes) if device == "cpu" else 1
     waiting = list(cells)[::-1]
-    running: dict[Future[Path], tuple[Cell, Workers]] = {}
+    running: dict[Future[Path], tuple[Cell, WorkerProcesses]] = {}
 
-    def new_worker() -> Workers:
-        return Workers(1, _begin, threads)
+    def new_worker() -> WorkerProcesses:
+        return WorkerProcesses(1, _begin, threads)
 
-    def start(cell: Cell, worker: Workers) -> None:
+    def start(cell: Cell, worker: WorkerProcesses) -> None:
         try:
             future = worker.submit(_run, cell, out, device)
         except WorkerDied:  # between two cells
@@ -41,14 +41,14 @@ def run_in_processes(cells: Sequence[Cell], out: Path, device: str, processes: i
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 cell, worker = running.pop(future)
                 try:
-                    line = worker.result(future)
+                    found = worker.result(future)
                 except WorkerDied as death:
-                    line, worker = line_of_the_dead(cell, device, death), new_worker()
+                    found, worker = CellResult(line_of_the_dead(cell, device, death)), new_worker()
                 if waiting:
                     start(waiting.pop(), worker)
                 else:
                     worker.end(at_once=True)
-                yield line
+                yield found
     finally:
         for _, worker in running.values():
             worker.end(at_once=True)
@@ -59,7 +59,7 @@ def _begin(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _run(cell: Cell, out: Path, device: str) -> Line:
+def _run(cell: Cell, out: Path, device: str) -> CellResult:
     return run_cell(cell, out, device, choose=choose_settings)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import math
 import os
@@ -26,19 +25,24 @@ from numpy.typing import NDArray
 
 import carp
 from carp.bench.datasets import load_corpus
+from carp.bench.pair_errors import PairErrors
 from carp.errors import CarpError
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs, TrainingData
-from carp.models.predict import BLOCK_PAIRS, encode_documents, predict_pairs
+from carp.models.predict import encode_documents, predict_pairs, score_blocks
 from carp.recommender import Recommender
 from carp.reviews.split import split_corpus
-from carp.storage import write_bytes
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
 from carp.training.loop import Watcher, train
 
 Line = dict[str, Any]  # what is known of a cell that has run
 Choose = Callable[["Cell", Path, Callable[[dict[str, Any]], float]], list[Line]]
-ERRORS = "errors"
+
+
+@dataclass(frozen=True)
+class CellResult:
+    line: Line
+    errors: PairErrors | None = None  # None of a cell that failed
 
 
 @dataclass(frozen=True)
@@ -90,19 +94,20 @@ def changed(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_cell(
     cell: Cell, out: Path, device: str, *, choose: Choose | None = None, watcher: Watcher | None = None
-) -> Line:
-    """Everything about a cell in one line; what goes wrong in it is a line too."""
+) -> CellResult:
+    """Everything about a cell in one line, and its errors pair by pair; what goes wrong in it is a line too."""
     began = time.monotonic()
     forget_peak()
     found: Line = {}
+    errors: PairErrors | None = None
     try:
-        found = _measure(cell, out, device, choose, watcher)
+        found, errors = _measure(cell, out, device, choose, watcher)
     except CarpError as error:
         found = {"error": str(error)}
     except Exception as error:  # a cell may fail in any way, and the grid goes on
         message = (str(error).strip().splitlines() or ["no message"])[0][:300]
         found = {"error": f"{type(error).__name__}: {message}"}
-    return {
+    line = {
         **cell.describe(),
         **found,
         "seconds": round(time.monotonic() - began, 2),
@@ -111,6 +116,7 @@ def run_cell(
         "version": carp.__version__,
         "torch": torch.__version__,
     }
+    return CellResult(line, errors)
 
 
 @dataclass
@@ -120,15 +126,15 @@ class Bench:
     cell: Cell
     device: str
     watcher: Watcher | None = None
-    archives: dict[str, FittedCorpus] = field(default_factory=dict)
+    corpora: dict[str, FittedCorpus] = field(default_factory=dict)
 
     def fitted_corpus(self, recommender: Recommender) -> FittedCorpus:
         """Trials that read the same words share their documents."""
         key = json.dumps(asdict(recommender.text), sort_keys=True)
-        if key not in self.archives:
+        if key not in self.corpora:
             corpus = load_corpus(self.cell.path)
-            self.archives = {key: fit_corpus(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)}
-        return self.archives[key]
+            self.corpora = {key: fit_corpus(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)}
+        return self.corpora[key]
 
     def fit(self, settings: Mapping[str, Any]) -> Fitted:
         recommender = Recommender(
@@ -163,7 +169,9 @@ def _squared(model: RatingModel, data: TrainingData, pairs: Pairs, device: torch
     return squared
 
 
-def _measure(cell: Cell, out: Path, device: str, choose: Choose | None, watcher: Watcher | None) -> Line:
+def _measure(
+    cell: Cell, out: Path, device: str, choose: Choose | None, watcher: Watcher | None
+) -> tuple[Line, PairErrors]:
     bench = Bench(cell, device, watcher)
     best: list[Fitted] = []
 
@@ -180,31 +188,31 @@ def _measure(cell: Cell, out: Path, device: str, choose: Choose | None, watcher:
         chosen = min(trials, key=lambda trial: float(trial["valid_mse"]))["settings"]
     settings = {**cell.settings, **chosen}
     fitted = best[0] if best and _made_with(best[0], cell.model, settings) else bench.fit(settings)
-    return {
+    tested, errors = _test(fitted, cell, bench.fitted_corpus(fitted.recommender))
+    line = {
         "valid_mse": fitted.valid_mse,
-        **_test(fitted, cell, bench.fitted_corpus(fitted.recommender), out),
+        **tested,
         "settings": changed(cell.model, settings),
         **({"trials": trials} if trials else {}),
         "best_epoch": fitted.best_epoch,
         "epochs": fitted.epochs,
     }
+    return line, errors
 
 
 def _made_with(fitted: Fitted, model: str, settings: Mapping[str, Any]) -> bool:
     return all_settings(fitted.recommender) == all_settings(Recommender(model, device="cpu", **settings))
 
 
-def _test(fitted: Fitted, cell: Cell, corpus: FittedCorpus, out: Path) -> Line:
-    """The test errors, pair by pair in a file and as means in the line."""
+def _test(fitted: Fitted, cell: Cell, corpus: FittedCorpus) -> tuple[Line, PairErrors]:
+    """The test errors, as means in the line and pair by pair."""
     test, device = corpus.test_pairs(), fitted.recommender.device
     squared = _squared(fitted.model, fitted.data, test, device)
     if not np.isfinite(squared).all():
         raise CarpError("a prediction of a test pair is no number", fix="lower it with --set learning_rate=...")
     records = test.records.astype(np.int32)
     pairs = hashlib.sha256(cell.fingerprint.encode() + records.tobytes()).hexdigest()[:16]
-    _save_column(out / ERRORS / f"{pairs}.records.npy", records)
-    _save_column(out / ERRORS / f"{cell.identity}.squared.npy", squared.astype(np.float32))
-    return {
+    line = {
         "test_mse": float(squared.mean()),
         "test_mae": float(np.sqrt(squared).mean()),
         "test_pairs": len(test),
@@ -212,12 +220,7 @@ def _test(fitted: Fitted, cell: Cell, corpus: FittedCorpus, out: Path) -> Line:
         "needs": sorted(fitted.model.needs),
         **_coupling_ratio(fitted, test, device),
     }
-
-
-def _save_column(file: Path, column: NDArray[Any]) -> None:
-    written = io.BytesIO()
-    np.save(written, column, allow_pickle=False)
-    write_bytes(file, written.getvalue())
+    return line, PairErrors(pairs, records, squared.astype(np.float32))
 
 
 @torch.no_grad()
@@ -226,17 +229,15 @@ def _coupling_ratio(fitted: Fitted, pairs: Pairs, device: torch.device) -> Line:
 
     The mean is the paper's, ruled by the few pairs whose negative capsule hears nothing of a unit: the median is not.
     """
-    from carp.models.carp import NEGATIVE, POSITIVE, Carp
+    from carp.models.carp import NEGATIVE, POSITIVE
 
-    if not isinstance(fitted.model, Carp):
+    if fitted.model.explained_by != "capsules":
         return {}
     users = encode_documents(fitted.model.encode_users, fitted.data.user_documents, device)
     items = encode_documents(fitted.model.encode_items, fitted.data.item_documents, device)
     found = []
-    for start in range(0, len(pairs), BLOCK_PAIRS):
-        u = torch.from_numpy(pairs.users[start : start + BLOCK_PAIRS]).to(device)
-        i = torch.from_numpy(pairs.items[start : start + BLOCK_PAIRS]).to(device)
-        coupling = fitted.model.score(u, i, users[u], items[i]).tensors["coupling"].flatten(2).double()  # [B, 2, U]
+    for scored in score_blocks(fitted.model, (users, items), pairs):
+        coupling = scored.tensors["coupling"].flatten(2).double()  # [B, 2, U]
         order = coupling[:, POSITIVE].argsort(dim=1, descending=True, stable=True)
         ranked = coupling.gather(2, order.unsqueeze(1).expand_as(coupling))
         found.append((ranked[:, POSITIVE] / ranked[:, NEGATIVE].clamp_min(1e-12)).cpu())

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.bench.cells import Line
+from carp.bench.pair_errors import ErrorColumns
 from carp.bench.published_figures import published_mse
-from carp.bench.results_folder import pair_errors
 from carp.bench.table_rows import REVIEW_NEEDS, corpus_names, origin, row_names, same_family
 from carp.errors import DamagedError
-from carp.evaluate.metrics import bootstrap_intervals, holm, paired_t, wilcoxon
+from carp.evaluate.significance import bootstrap_intervals, holm, paired_t, wilcoxon
 
 LEVEL = 0.05
-REFERENCE = "carp"
+REFERENCE = "carp-paper"
 FLOOR = "bias"  # the tuned biases: a system that reads reviews and does not beat them has learned nothing from them
 Run = tuple[int, int]  # split seed, seed
 Mark = Literal["", "best", "second"]
@@ -87,13 +87,14 @@ class Comparison:
 def compare(lines: Sequence[Line], folder: Path) -> list[Comparison]:
     """One comparison a corpus, systems in order of their mean test error."""
     names = corpus_names((line["corpus"], line["fingerprint"]) for line in lines)
+    errors = ErrorColumns(folder)
     return [
-        _compare_corpus(name, fingerprint, [line for line in lines if line["fingerprint"] == fingerprint], folder)
+        _compare_corpus(name, fingerprint, [line for line in lines if line["fingerprint"] == fingerprint], errors)
         for fingerprint, name in names.items()
     ]
 
 
-def _compare_corpus(corpus: str, fingerprint: str, lines: list[Line], folder: Path) -> Comparison:
+def _compare_corpus(corpus: str, fingerprint: str, lines: list[Line], errors: ErrorColumns) -> Comparison:
     names = row_names(lines)
     by_model: dict[str, dict[Run, Line]] = {}
     for line in lines:
@@ -109,8 +110,8 @@ def _compare_corpus(corpus: str, fingerprint: str, lines: list[Line], folder: Pa
     floor_differences: dict[str, Difference] = {}
     if ranked:
         try:
-            differences = differences_to(by_model, ranked[0], folder)
-            floor_differences = differences_to(by_model, floor, folder) if floor is not None else {}
+            differences = differences_to(by_model, ranked[0], errors)
+            floor_differences = differences_to(by_model, floor, errors) if floor is not None else {}
         except DamagedError as error:
             warnings.append(f"significance is not shown: {error}")
     marks: dict[str, Mark] = dict(zip(ranked[:2], ("best", "second"), strict=False))
@@ -172,10 +173,10 @@ def _improvement(by_model: dict[str, dict[Run, Line]], model: str, reference: st
     return None if ratio is None or model == reference else 100 * (1 - 1 / ratio)
 
 
-def differences_to(by_model: dict[str, dict[Run, Line]], best: str, folder: Path) -> dict[str, Difference]:
+def differences_to(by_model: dict[str, dict[Run, Line]], best: str, errors: ErrorColumns) -> dict[str, Difference]:
     """Every other system against one of them, Holm's correction over all of them."""
     others = [model for model in by_model if model != best and by_model[model].keys() & by_model[best].keys()]
-    rows = {model: _by_record(by_model[model], by_model[best], folder) for model in others}
+    rows = {model: _by_record(by_model[model], by_model[best], errors) for model in others}
     intervals: dict[str, NDArray[np.float64]] = {}
     for length in {len(row) for row in rows.values()}:  # rows over the same records share their draws
         alike = [model for model in others if len(rows[model]) == length]
@@ -197,14 +198,15 @@ def differences_to(by_model: dict[str, dict[Run, Line]], best: str, folder: Path
     }
 
 
-def _by_record(ours: dict[Run, Line], best: dict[Run, Line], folder: Path) -> NDArray[np.float64]:
+def _by_record(ours: dict[Run, Line], best: dict[Run, Line], errors: ErrorColumns) -> NDArray[np.float64]:
     """Differences of squared errors, one a test record: a record tested in several splits is no new evidence."""
     records, differences = [], []
     for run in sorted(ours.keys() & best.keys()):
-        own, squared = pair_errors(folder, ours[run])
-        same, others = pair_errors(folder, best[run])
+        own, squared = errors.of(ours[run])
+        same, others = errors.of(best[run])
         if not np.array_equal(own, same):
-            raise DamagedError(f"split {run[0]} has other test pairs in different cells", where=str(folder))
+            what = f"split {run[0]} has other test pairs in different cells"
+            raise DamagedError(what, where=str(errors.folder))
         records.append(own)
         differences.append(squared - others)
     place = np.unique(np.concatenate(records), return_inverse=True)[1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from carp.bench.cells import Cell, Line, current_commit, run_cell
+from carp.bench.cells import Cell, CellResult, Line, current_commit, run_cell
 from carp.bench.datasets import CorpusSource
 from carp.bench.results_folder import BENCH, owned_results
 from carp.bench.settings_search import Space, check_space, choose_settings, search_space, settings_of
@@ -171,17 +171,17 @@ def run_grid(
         if began is not None:
             began(done, len(cells))
         commit = current_commit() if left else ""
-        for line in _lines(left, out.absolute(), chosen, processes):
-            results.append({**line, "commit": commit})
+        for found in _run(left, out.absolute(), chosen, processes):
+            results.append(CellResult({**found.line, "commit": commit}, found.errors))
             done += 1
             if told is not None:
-                told(line, done, len(cells))
+                told(found.line, done, len(cells))
         labels = {cell.identity: cell for cell in cells}
         lines = [{**results.lines[i], "model": labels[i].label, "corpus": labels[i].corpus} for i in labels]
     return Outcome(lines, len(left))
 
 
-def _lines(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[Line]:
+def _run(cells: Sequence[Cell], out: Path, device: str, processes: int) -> Iterator[CellResult]:
     if processes > 1 and len(cells) > 1:
         from carp.bench.cell_processes import run_in_processes
 

@@ -44,7 +44,7 @@ COMPARISON = {
     "tarmf": _row(0.943, 0.789, 0.853, 1.169, 1.195, 0.912, 1.914),
     "mpcn": _row(0.824, 0.769, 0.903, 1.017, 1.201, 0.616, 1.617),
     "anr": _row(0.795, 0.742, 0.867, 0.975, 1.182, 0.590, 1.553),
-    "carp": _row(0.773, 0.719, 0.820, 0.960, 1.084, 0.556, 1.508),
+    "carp-paper": _row(0.773, 0.719, 0.820, 0.960, 1.084, 0.556, 1.508),
     "carp-ra": _row(0.789, 0.727, 0.836, 0.969, 1.100, 0.567, 1.536),
 }
 
@@ -78,7 +78,7 @@ def dataset_of(corpus: str) -> str | None:
 
 def published_mse(corpus: str, model: str) -> float | None:
     """
-    >>> published_mse("musical-instruments", "carp")
+    >>> published_mse("musical-instruments", "carp-paper")
     0.773
     """
     return COMPARISON.get(model, {}).get(dataset_of(corpus) or "")

@@ -1,7 +1,7 @@
 """The folder of results: one JSON line a cell, each cell once, whatever moment a process dies in.
 
-One process at a time owns a folder's lines, by a lock that goes with the process; it alone appends, a whole line in
-one write that has reached the disk before the cell counts as done.
+One process at a time owns a folder's lines, by a lock that goes with the process. It alone appends: first the errors of
+a cell, pair by pair, then its line, which has reached the disk before the cell counts as done.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import json
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 import carp
-from carp.bench.cells import ERRORS, Line
-from carp.errors import DamagedError, StorageError, UsageError
-from carp.storage import disk_errors, read_json, sweep, sync_folder, write_bytes, write_json
+from carp.bench.cells import CellResult, Line
+from carp.bench.durable_lines import append_line, whole_lines
+from carp.bench.pair_errors import ErrorColumns
+from carp.errors import DamagedError, UsageError
+from carp.storage import disk_errors, read_json, sweep, write_bytes, write_json
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)  # 1 had a file of its own for each column of errors
 ABOUT = "results.json"
 BENCH, STUDY = "bench.jsonl", "study.jsonl"
 KIND = "results"
@@ -41,22 +42,18 @@ class Results:
     lines: dict[str, Line] = field(default_factory=dict)
     version: str = carp.__version__  # of the carp that made them
 
-    def append(self, line: Line) -> None:
+    @cached_property
+    def errors(self) -> ErrorColumns:
+        return ErrorColumns(self.folder)
+
+    def append(self, found: CellResult) -> None:
         """Add a cell; it is on the disk when this returns."""
+        line = found.line
         if line["id"] in self.lines:
             raise AssertionError(f"cell {line['id']} is there already")
-        path = self.folder / self.file
-        data = (json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode()
-        with disk_errors(path):
-            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                before = os.fstat(handle).st_size
-                if os.write(handle, data) != len(data):
-                    os.ftruncate(handle, before)
-                    raise StorageError("there is no space left on the disk", where=str(path), fix="free some space")
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        if found.errors is not None:
+            self.errors.add(line["id"], found.errors)
+        append_line(self.folder / self.file, line)
         self.lines[line["id"]] = line
 
     def forget_failures(self, cells: Collection[str]) -> None:
@@ -82,9 +79,6 @@ def owned_results(folder: Path, file: str) -> Iterator[Results]:
             raise UsageError("another process is adding to these results", where=str(folder), fix=fix) from None
         _check_version(folder, own=True)
         sweep(folder, "*")
-        if (folder / ERRORS).is_dir():
-            sweep(folder / ERRORS, "*")
-        _mend_tail(folder / file)
         yield Results(folder, file, _read(folder / file))
     finally:
         os.close(handle)
@@ -114,7 +108,7 @@ def _check_version(folder: Path, *, own: bool) -> str:
     found = read_json(about)
     if not isinstance(found, dict) or found.get("kind") != KIND:
         raise DamagedError("this is no description of results", where=str(about), fix=elsewhere)
-    if found.get("format") != FORMAT:
+    if found.get("format") not in READABLE:
         what = f"the results are of another version of carp (format {found.get('format')}, this one reads {FORMAT})"
         raise UsageError(what, where=str(folder), fix=f"use that version, or {elsewhere}")
     if own and found.get("version") != carp.__version__:
@@ -123,24 +117,9 @@ def _check_version(folder: Path, *, own: bool) -> str:
     return str(found.get("version"))
 
 
-def _mend_tail(path: Path) -> None:
-    """Cut off what a dying process left of a last line; its cell runs again."""
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    if data and not data.endswith(b"\n"):
-        with disk_errors(path), path.open("r+b") as file:
-            file.truncate(data.rfind(b"\n") + 1)
-            os.fsync(file.fileno())
-        sync_folder(path.parent)
-
-
 def _read(path: Path) -> dict[str, Line]:
-    if not path.exists():
-        return {}
     lines: dict[str, Line] = {}
-    *whole, _ = path.read_bytes().split(b"\n")
-    for number, text in enumerate(whole, 1):
+    for number, text in enumerate(whole_lines(path), 1):
         try:
             line: Any = json.loads(text)
             _check_line(line)
@@ -169,18 +148,3 @@ def _check_line(line: Any) -> None:
     for name in ("given", "search"):
         if not isinstance(line.get(name, {}), dict):
             raise _Unfit(f"{name} cannot be {line[name]!r}")
-
-
-def pair_errors(folder: Path, line: Line) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """The records of a cell's test pairs and their squared errors; files that do not fit the line are refused."""
-    errors = folder / ERRORS
-    try:
-        records = np.load(errors / f"{line['pairs']}.records.npy", allow_pickle=False)
-        squared = np.load(errors / f"{line['id']}.squared.npy", allow_pickle=False).astype(np.float64)
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"the errors of a cell cannot be read ({error})", where=str(errors)) from error
-    fits = len(records) == len(squared) == line["test_pairs"]
-    if not fits or abs(squared.mean() - line["test_mse"]) > 1e-5 * max(1.0, line["test_mse"]):
-        what = f"the errors of cell {line['id']} are not those of its line"
-        raise DamagedError(what, where=str(errors), fix="remove the line; its cell runs again")
-    return records, squared

@@ -11,8 +11,9 @@ import numpy as np
 
 from carp.bench.cells import Line, all_settings
 from carp.bench.compare import Difference, Run, differences_to
+from carp.bench.pair_errors import ErrorColumns
 from carp.bench.published_figures import published_analysis
-from carp.bench.results_folder import STUDY, read_results
+from carp.bench.results_folder import STUDY, Results, read_results
 from carp.bench.study import STUDIES
 from carp.bench.table_rows import corpus_names, origin
 from carp.errors import DamagedError
@@ -54,13 +55,14 @@ def found_studies(out: Path, only: Sequence[str] | None = None) -> list[StudyFou
     """All studies of a results folder with what is there of them, or those of some keys."""
     if not (out / STUDIES).exists():
         return []
-    lines = read_results(out, STUDY).lines
+    results = read_results(out, STUDY)
+    lines = results.lines
     try:
         known = read_json(out / STUDIES)
         places = {key: (about["corpus"], _fingerprint(about, lines)) for key, about in known.items()}
         names = corpus_names(places.values())
         return [
-            _found({**about, "corpus": names[places[key][1]]}, lines, out)
+            _found({**about, "corpus": names[places[key][1]]}, results)
             for key, about in known.items()
             if only is None or key in only
         ]
@@ -75,8 +77,9 @@ def _fingerprint(about: Mapping[str, Any], lines: Mapping[str, Line]) -> str:
     return str(about.get("fingerprint") or next(there, about["corpus"]))
 
 
-def _found(about: Mapping[str, Any], lines: Mapping[str, Line], out: Path) -> StudyFound:
-    there = {label: [lines[i] for i in identities if i in lines] for label, identities in about["points"].items()}
+def _found(about: Mapping[str, Any], results: Results) -> StudyFound:
+    known = results.lines
+    there = {label: [known[i] for i in identities if i in known] for label, identities in about["points"].items()}
     good = {label: [line for line in found if "error" not in line] for label, found in there.items()}
     failed = [
         {**line, "model": f"{about['study']} = {label}"}
@@ -85,7 +88,7 @@ def _found(about: Mapping[str, Any], lines: Mapping[str, Line], out: Path) -> St
         if "error" in line
     ]
     usual = _usual(about["model"], about["study"], list(good))
-    differences, warning = _differences(good, usual, out)
+    differences, warning = _differences(good, usual, results.errors)
     points = [
         replace(_point(about, label, lines), failed=len(there[label]) - len(lines), difference=differences.get(label))
         for label, lines in good.items()
@@ -96,7 +99,7 @@ def _found(about: Mapping[str, Any], lines: Mapping[str, Line], out: Path) -> St
 
 
 def _point(about: Mapping[str, Any], label: str, lines: Sequence[Line]) -> PointFound:
-    published = published_analysis(about["corpus"], about["study"], label) if about["model"] == "carp" else None
+    published = published_analysis(about["corpus"], about["study"], label) if about["model"] == "carp-paper" else None
     mean, median = (_ratio(lines, name) for name in ("coupling_ratio", "coupling_ratio_median"))
     return PointFound(
         label,
@@ -128,14 +131,14 @@ def _usual(model: str, study: str, labels: Sequence[str]) -> str:
     return label if label in labels else labels[0]
 
 
-def _differences(good: Mapping[str, list[Line]], usual: str, out: Path) -> tuple[dict[str, Difference], str]:
+def _differences(good: Mapping[str, list[Line]], usual: str, errors: ErrorColumns) -> tuple[dict[str, Difference], str]:
     by_point: dict[str, dict[Run, Line]] = {
         label: {(line["split_seed"], line["seed"]): line for line in lines} for label, lines in good.items() if lines
     }
     if usual not in by_point:
         return {}, ""
     try:
-        return differences_to(by_point, usual, out), ""
+        return differences_to(by_point, usual, errors), ""
     except DamagedError as error:
         return {}, f"differences are not shown: {error}"
 

@@ -50,7 +50,7 @@ def study_notes(found: StudyFound) -> list[str]:
 
 
 def version_note(version: str) -> list[str]:
-    """A word where another version measured than the one that tells of it."""
+    """Says so where another version of carp made the results than makes the report."""
     if version == carp.__version__:
         return []
-    return [f"These results were made by carp {version}; carp {carp.__version__} made this report of them."]
+    return [f"These results were made by carp {version}."]

@@ -1,5 +1,8 @@
 """The command line: parse, call, print.
 
-`entry` puts the commands together and answers every error in one line; each `*_commands` module holds commands that
-belong together.
+`entry` collects the commands and reports every error in one line. Each `*_commands` module holds related commands.
 """
+
+from carp.moved import moved_names
+
+__getattr__ = moved_names(__name__)

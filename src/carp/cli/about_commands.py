@@ -1,4 +1,4 @@
-"""About carp itself: its models, whether it can work here, and what it does when shown."""
+"""Commands about carp itself: its models, a check of this machine, and the demo."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from carp.cli.output_files import check_may_write
 
 
 def models(
-    settings: Annotated[str | None, typer.Option(metavar="NAME", help="List the settings of one model.")] = None,
+    settings: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print the settings of this model and their defaults.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The models there are, what they need, and their settings."""
+    """List the models, what they need, and their settings."""
     from carp.models import REGISTRY, model_entry
     from carp.render.console_tables import table
 
@@ -39,7 +41,7 @@ def models(
             for name, about in described.items()
         ]
         print(table(["model", "explains", "needs", "what it is"], rows, left=4))
-        say("Settings of a model and their defaults: carp models --settings NAME")
+        say("To see the settings of a model: carp models --settings NAME")
 
 
 def _describe_model(name: str) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def _describe_model(name: str) -> dict[str, Any]:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Whether carp can work here, and what to fix if not."""
+    """Check whether carp can run on this machine, and say what to fix if not."""
     from dataclasses import asdict
 
     from carp.cli.doctor import examination_text, examine
@@ -80,11 +82,13 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where reviews, model and page go.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of the shop and of training.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="A tiny shop and model: seconds, but worse reasons.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the reviews, the model and the page.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the shop and of training.")] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use a tiny shop and model: done in seconds, with worse reasons.")
+    ] = False,
 ) -> None:
-    """The whole way on a made-up shop: reviews, training, errors, an explanation."""
+    """See everything at work on a made-up shop: reviews, training, test errors, an explanation."""
     from carp.cli.demo import run_demo
 
     check_may_write(out)

@@ -1,4 +1,4 @@
-"""The whole way on the made-up shop: reviews, corpus, training, errors beside the references, an explanation."""
+"""Everything at work on the made-up shop: reviews, corpus, training, test errors, an explanation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOP_SIZE: dict[str, Any] = {
     "reviews_per_person": 16,
     "topics": ("weight", "durability", "price", "sound", "comfort", "battery"),
 }
-# A small CARP: the shop has 650 words, and the demo is to be over in two minutes on two cores.
+# A small CARP: the shop has only 650 words, and the demo should take two minutes on two cores.
 DEMO_SETTINGS: dict[str, Any] = {
     "variant": "calibrated",
     "dimension": 64,
@@ -51,7 +51,7 @@ Tell = Callable[[str], None]
 
 
 def run_demo(out: Path, *, seed: int = 0, quick: bool = False, show: Tell = print, say: Tell = print) -> dict[str, Any]:
-    """Do it all, telling results through `show` and progress through `say`; the facts that were found."""
+    """Run the demo. Results go to `show`, progress to `say`; the facts that were found are returned."""
     from carp.explain.faithfulness.planted_causes import planted_causes_found
     from carp.recommender import Recommender
     from carp.render.console_tables import evaluation_text
@@ -64,35 +64,39 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False, show: Tell = prin
     _claim(out, seed)
     shop = make_shop(seed=seed, **(QUICK_SHOP_SIZE if quick else SHOP_SIZE))
     _write_reviews(shop, out / "reviews.jsonl")
-    show("A made-up shop: everybody cares about two or three topics, and says so.\n")
+    show("A made-up shop. Each person cares about two or three topics and writes about them.\n")
     corpus = build_corpus(read_reviews(out / "reviews.jsonl"))
     show(f"{statistics_table(dataset_statistics(corpus))}\n")
-    say("Training CARP on it.")
+    say("Training CARP on these reviews.")
     recommender = Recommender("carp", seed=seed, split_seed=seed, **(QUICK_SETTINGS if quick else DEMO_SETTINGS))
     recommender.fit(corpus)
     size = recommender.save(out / "model", overwrite=True)
     found = recommender.evaluate()
     show(f"\n{evaluation_text(found)}\n")
-    causes = planted_causes_found(recommender, shop)
+    causes = planted_causes_found(recommender.explainer, shop)
     show(f"{causes}\n")
     user, item = _telling_pair(recommender)
     _explain(recommender, user, item, out / "explanation.html", show)
     seconds = time.monotonic() - began
-    show(f"\n{out} holds reviews.jsonl, explanation.html and model ({readable_size(size)}). {seconds:.0f} s in all.\n")
+    show(
+        f"\nreviews.jsonl, explanation.html and model ({readable_size(size)}) are in {out}. It took {seconds:.0f} s.\n"
+    )
     show(_next_steps(recommender, out, user))
     return {"seconds": seconds, "evaluation": found, "planted": asdict(causes), "user": user, "item": item}
 
 
 def _claim(out: Path, seed: int) -> None:
-    """Mark the folder as the demo's own. In one that is marked, only what a demo makes is replaced."""
+    """Mark the folder as the demo's own. A later demo replaces only the files that a demo makes."""
     with disk_errors(out):
         if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
             fix = "choose another place with --out"
-            raise UsageError("this exists already and no demo made it", where=str(out), fix=fix)
+            raise UsageError("this already exists and was not made by carp demo", where=str(out), fix=fix)
     if (out / MARK).is_file():
         mark = read_json(out / MARK)
         if not isinstance(mark, dict) or mark.get("made_by") != "carp demo":
-            raise UsageError(f"its {MARK} is not of a demo", where=str(out), fix="choose another place with --out")
+            raise UsageError(
+                f"its {MARK} was not made by carp demo", where=str(out), fix="choose another place with --out"
+            )
     write_json(out / MARK, {"made_by": "carp demo", "seed": seed, "made": MADE})
 
 
@@ -102,7 +106,7 @@ def _write_reviews(shop: Shop, path: Path) -> None:
 
 
 def _telling_pair(recommender: Recommender) -> tuple[str, str]:
-    """The held-out pair where the words help most: there the biases are furthest off and the prediction is not."""
+    """The held-out pair where the texts help most: the prediction is close and the biases alone are far off."""
     import numpy as np
     import torch
 
@@ -123,7 +127,7 @@ def _explain(recommender: Recommender, user: str, item: str, page: Path, show: T
 
     explanation = recommender.explain(user, item)
     write_bytes(page, explanation_page(explanation).encode())
-    show("The held-out pair for which the words help most:\n")
+    show("An explanation, for the held-out pair where the texts help most:\n")
     show(explanation_text(explanation, colour=_coloured()))
 
 

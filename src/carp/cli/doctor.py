@@ -1,4 +1,4 @@
-"""Whether carp can work on this machine: what is there, what is missing, and how to fix it."""
+"""Checks whether carp can run on this machine: what is there, what is missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)(?:\[[^]]*\])?[^;>]*(?:>=\s*([0-
 
 @dataclass(frozen=True)
 class Finding:
-    """`broken` means that carp cannot work; `warning` that something is missing which not everybody needs."""
+    """`broken` means that carp cannot run; `warning` that something optional is missing or low."""
 
     name: str
     value: str
@@ -44,7 +44,7 @@ class Requirement:
 
 
 def examine() -> list[Finding]:
-    """Look at everything; nothing that is found wrong stops the rest."""
+    """Check everything, even after something was found broken."""
     return [*_machine(), *_place(), *_libraries(), *_accelerator(), _data()]
 
 
@@ -57,7 +57,7 @@ def examination_text(findings: list[Finding]) -> str:
     wrong = [finding for finding in findings if finding.fix]
     lines += [f"{finding.name}: {finding.fix}" for finding in wrong]
     broken = sum(finding.state == "broken" for finding in findings)
-    lines.append("OK: carp can work here." if not broken else f"{broken} to fix before carp can work here.")
+    lines.append("OK: carp can run here." if not broken else f"carp cannot run here yet. Things to fix: {broken}.")
     return "\n".join(lines)
 
 
@@ -76,7 +76,7 @@ def _machine() -> Iterator[Finding]:
     memory = _memory()
     if memory is not None:
         little = memory < LITTLE_MEMORY
-        fix = "2 GB or more are needed for corpora of a usual size" if little else None
+        fix = "use a machine with 2 GB or more for all but small corpora" if little else None
         yield Finding("memory", readable_size(memory), "warning" if little else "ok", fix)
 
 
@@ -98,11 +98,11 @@ def _place() -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=here):
             yield Finding("writing here", str(here))
     except OSError as error:
-        yield Finding("writing here", f"{here}: {error.strerror}", "warning", "work in a folder you may write to")
+        yield Finding("writing here", f"{here}: {error.strerror}", "warning", "change to a folder you may write to")
 
 
 def requirements() -> list[Requirement]:
-    """What carp says it needs: as installed, or as its source says when it runs from there."""
+    """What carp needs: from the installed package, or from pyproject.toml when run from source."""
     try:
         written = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
@@ -113,7 +113,7 @@ def requirements() -> list[Requirement]:
 def _written_in_source() -> list[str]:
     import tomllib
 
-    source = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    source = Path(__file__).resolve().parents[3] / "pyproject.toml"
     if not source.is_file():
         return []
     project = tomllib.loads(source.read_text("utf-8"))["project"]
@@ -137,7 +137,7 @@ def read_requirement(line: str) -> Requirement:
 def _libraries() -> Iterator[Finding]:
     needed = requirements()
     if not needed:
-        yield Finding("carp-rec", "not installed, and not run from its source", "broken", "pip install carp-rec")
+        yield Finding("carp-rec", "not installed, and not run from source", "broken", "pip install carp-rec")
     yield from (_required(one) for one in needed if one.extra is None)
     yield from (_optional(one) for one in needed if one.extra not in (None, "dev"))
 
@@ -150,7 +150,7 @@ def _required(one: Requirement) -> Finding:
     except ImportError as error:  # PackageNotFoundError is one too
         return Finding(one.name, f"cannot be used ({error})", "broken", fix)
     except Exception as error:  # a broken library may fail in any way, and the others are still of interest
-        return Finding(one.name, f"fails on import ({type(error).__name__}: {error})", "broken", fix)
+        return Finding(one.name, f"cannot be imported ({type(error).__name__}: {error})", "broken", fix)
     if _numbers(version) < _numbers(one.least):
         return Finding(one.name, f"{version} is too old", "broken", fix)
     return Finding(one.name, version)
@@ -161,7 +161,9 @@ def _optional(one: Requirement) -> Finding:
     try:
         return Finding(name, importlib.metadata.version(one.name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "not installed", "warning", f"only if needed: pip install '{DISTRIBUTION}[{one.extra}]'")
+        return Finding(
+            name, "not installed", "warning", f"optional; to add it: pip install '{DISTRIBUTION}[{one.extra}]'"
+        )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -173,35 +175,35 @@ def _accelerator() -> Iterator[Finding]:
         import torch
     except Exception:  # already found broken above
         return
-    yield Finding("threads of torch", str(torch.get_num_threads()))
+    yield Finding("torch threads", str(torch.get_num_threads()))
     yield _compiled_kernels()
     if torch.cuda.is_available():
         yield Finding("GPU", f"{torch.cuda.get_device_name(0)}, CUDA {torch.version.cuda}")
         triton = importlib.util.find_spec("triton") is not None
-        fix = None if triton else "pip install triton, for the fast kernels"
+        fix = None if triton else "pip install triton, to use the fast GPU kernels"
         yield Finding("triton", "installed" if triton else "not installed", "ok" if triton else "warning", fix)
     elif shutil.which("nvidia-smi"):
         fix = "install a torch with CUDA, see https://pytorch.org/get-started"
-        yield Finding("GPU", "there is one, but torch cannot use it", "warning", fix)
+        yield Finding("GPU", "found, but torch cannot use it", "warning", fix)
     else:
-        yield Finding("GPU", "none: everything runs on the processor")
+        yield Finding("GPU", "none; everything runs on the CPU")
 
 
 def _compiled_kernels() -> Finding:
     from carp.kernels.cpu.compiler import library
 
     if library("judge") is not None:
-        return Finding("compiled kernels", "in use: training, reading and scoring are at their fastest")
+        return Finding("compiled kernels", "in use; training and scoring run at full speed")
     if os.environ.get("CARP_NATIVE") == "0":
         return Finding("compiled kernels", "switched off by CARP_NATIVE=0")
-    fix = "install gcc or clang; torch does the same work meanwhile, several times slower"
-    return Finding("compiled kernels", "no C compiler that works was found", "warning", fix)
+    fix = "install gcc or clang; without one, torch does the same work several times slower"
+    return Finding("compiled kernels", "no working C compiler found", "warning", fix)
 
 
 def _data() -> Finding:
     folder = os.environ.get("CARP_DATA")
     if not folder:
-        return Finding("real data", "CARP_DATA is not set (only tests and benchmarks on real data use it)")
+        return Finding("real data", "CARP_DATA is not set; only tests and benchmarks on real data need it")
     if not Path(folder).is_dir():
-        return Finding("real data", f"CARP_DATA is {folder}", "warning", "there is no such folder; set CARP_DATA anew")
+        return Finding("real data", f"CARP_DATA is {folder}", "warning", "set CARP_DATA to a folder that exists")
     return Finding("real data", folder)

@@ -1,6 +1,7 @@
-"""The command line: the way in and every way out. Results go to standard output, everything else to standard error.
+"""The command line: collects the commands, runs one, and turns every error into one line and an exit code.
 
-Whatever a command needs is imported inside its function, so that `carp --help` waits for nothing.
+Results go to standard output, everything else to standard error. Commands import what they need inside their
+functions, so that `carp --help` stays fast.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ WrongUse: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="carp",
-    help="Predict how a person will rate a thing from what people wrote, and say why.",
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong use_commands. Start with: carp demo",
+    help="Predict how a person would rate a thing from what people wrote, and explain why.",
+    epilog="Exit codes: 0 success, 1 failure, 2 wrong usage. New here? Try: carp demo",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -59,7 +60,9 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _carp(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
@@ -69,7 +72,7 @@ for _command in COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and say how it went: the exit code. No exception leaves it."""
+    """Run a command and return its exit code. No exception escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -80,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
-    except (SystemExit, BrokenPipeError):  # whoever was reading has gone: no words for nobody
+    except (SystemExit, BrokenPipeError):  # the reader of our output has gone, so there is nobody to tell
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -118,16 +121,16 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 def _last_words(error: BaseException) -> tuple[str, int]:
-    """What to tell the user of an error, and the exit code."""
+    """The message for the user, and the exit code."""
     if isinstance(error, CarpError):
         return f"carp: {error}", error.exit_code
     if isinstance(error, WrongUse):
         return _wrong_use(error), UsageError.exit_code
     if isinstance(error, KeyboardInterrupt):
-        return "carp: interrupted; nothing half-finished was left at --out.", 1
+        return "carp: interrupted; nothing incomplete was left at --out.", 1
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        fix = "lower it with --set batch_size=... or --set max_words=..., or use a larger machine"
-        return f"carp: {CarpError('the memory of this machine is not enough', fix=fix)}", 1
+        fix = "use smaller batches or documents (--set batch_size=..., --set max_words=...), or a larger machine"
+        return f"carp: {CarpError('this machine has too little memory', fix=fix)}", 1
     if isinstance(error, OSError):
         return f"carp: {_refusal(error)}", 1
     place = error.__traceback__
@@ -136,9 +139,9 @@ def _last_words(error: BaseException) -> tuple[str, int]:
     where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else None
     message = (str(error).strip().splitlines() or ["no message"])[0][:300]
     bug = CarpError(
-        f"this is a bug of carp ({type(error).__name__}: {message})",
+        f"this is a bug in carp ({type(error).__name__}: {message})",
         where=where,
-        fix="report it with the traceback that CARP_DEBUG=1 shows",
+        fix="run the command again with CARP_DEBUG=1 and report the traceback it prints",
     )
     return f"carp: {bug}", bug.exit_code
 
@@ -147,7 +150,7 @@ def _wrong_use(error: Any) -> str:
     context = getattr(error, "ctx", None)
     name = context.command_path if context is not None else "carp"
     message = error.format_message().strip()
-    if not message or message.startswith("Usage:"):  # carp alone shows its help
+    if not message or message.startswith("Usage:"):  # `carp` alone prints its help
         return str(message)
     hint = f"see {name} --help"
     if "No such option" in message:

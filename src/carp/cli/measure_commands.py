@@ -1,4 +1,4 @@
-"""Systems measured against each other, settings varied, and what came of it."""
+"""Commands that compare models, vary settings and report the results."""
 
 from __future__ import annotations
 
@@ -18,28 +18,32 @@ if TYPE_CHECKING:
     from carp.bench.cells import Line
     from carp.bench.grid import Outcome
 
-Results = Annotated[Path, typer.Option("--out", help="The folder of results; what is there already is not run again.")]
-Seeds = Annotated[int, typer.Option(min=1, max=1000, help="How many splits, from seed 0 on.")]
-Processes = Annotated[int, typer.Option(min=1, max=256, help="Cells at the same time.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Results = Annotated[Path, typer.Option("--out", help="Folder for results. Cells already in it are not run again.")]
+Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Number of random splits, with seeds 0, 1, 2, …")]
+Processes = Annotated[int, typer.Option(min=1, max=256, help="Number of cells to run at the same time.")]
+Device = Annotated[str, typer.Option(help="Where to train: auto, cpu, cuda or cuda:N.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, for the models that have it.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting for every model that has it. May be repeated."),
 ]
-Retry = Annotated[bool, typer.Option("--retry", help="Run cells again that failed.")]
+Retry = Annotated[bool, typer.Option("--retry", help="Run failed cells again.")]
 
 
 def bench(
-    corpora: Annotated[list[Path], typer.Argument(metavar="CORPUS...", help="Folders made by carp prepare.")],
+    corpora: Annotated[
+        list[Path], typer.Argument(metavar="CORPUS...", help="One or more folders made by carp prepare.")
+    ],
     models: Annotated[
-        str, typer.Option(help="all, or names with commas between; settings after colons: carp:variant=calibrated.")
+        str, typer.Option(help="all, or names separated by commas. Settings follow a colon: bias,carp:variant=paper.")
     ] = "all",
     seeds: Seeds = 5,
     out: Results = Path("results"),
     search: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Trials on validation for each cell; 0 takes settings as they are.")
+        int, typer.Option(min=0, max=100_000, help="Settings to try per cell, judged on validation. 0: no search.")
     ] = 0,
     grid: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=V1,V2", help="Values to search instead of the usual latent sizes.")
+        list[str] | None,
+        typer.Option(metavar="KEY=V1,V2", help="Values to search instead of latent sizes. May be repeated."),
     ] = None,
     given: Settings = None,
     processes: Processes = 1,
@@ -47,7 +51,7 @@ def bench(
     retry: Retry = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure models on the same splits of corpora; a stopped run goes on where it was."""
+    """Compare models on the same splits. A run that was stopped continues where it left off."""
     from carp.bench.datasets import find_sources
     from carp.bench.grid import Grid, read_systems, run_grid
     from carp.bench.study import read_values
@@ -74,7 +78,7 @@ def bench(
 
 @contextlib.contextmanager
 def _watching(cells: int, out: Path) -> Iterator[dict[str, Any]]:
-    """A bar for the whole grid from where it was, a line for each cell that is done, and a word when it is stopped."""
+    """Show a bar for the whole grid, a line for each finished cell, and a message on Ctrl-C."""
     with progress_bars() as stage:
         advance = stage(f"{cells} cells")
 
@@ -86,27 +90,27 @@ def _watching(cells: int, out: Path) -> Iterator[dict[str, Any]]:
         try:
             yield {"began": advance, "told": told}
         except KeyboardInterrupt:
-            fix = "run the same command again to go on with the rest"
-            raise CarpError("interrupted; the cells that are done are kept", where=str(out), fix=fix) from None
+            fix = "run the same command again to continue"
+            raise CarpError("interrupted; finished cells are kept", where=str(out), fix=fix) from None
 
 
 def _tell_failures(outcome: Outcome, out: Path) -> None:
     if outcome.failed:
         failed = f"{len(outcome.failed)} of {len(outcome.lines)} cells failed"
-        say(f"{failed}; their rows say why, and --retry runs them again.")
+        say(f"{failed}. The lines above say why; --retry runs them again.")
         raise typer.Exit(1)
-    say(f"Results are in {out}. For tables and plots: carp report {out} --format html --out report.html")
+    say(f"Results are in {out}. For tables and plots: carp report {out} --out report.html")
 
 
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A folder made by carp bench or carp study.")],
     format: Annotated[
-        Literal["text", "markdown", "html"] | None, typer.Option(help="text unless --out ends in .md or .html.")
+        Literal["text", "markdown", "html"] | None, typer.Option(help="Default: by the ending of --out, else text.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Tables with significance and the published figures; plots on the page, or in a folder beside a Markdown file."""
+    """Make tables from results, with significance and published figures. HTML and Markdown files also get plots."""
     from carp.bench.report import make_report, report_markdown, report_text, write_plots
     from carp.bench.report_page import report_page
 
@@ -133,13 +137,14 @@ def report(
 def study(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
     vary: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=V1,V2", help="A setting and its values; one study each.")
+        list[str] | None,
+        typer.Option(metavar="KEY=V1,V2", help="A setting and the values to try. Repeat it for more studies."),
     ] = None,
-    named: Annotated[str | None, typer.Option(help="One of the paper's analyses by its setting, or all.")] = None,
+    named: Annotated[str | None, typer.Option(help="An analysis of the paper, by its setting, or all.")] = None,
     product: Annotated[
-        bool, typer.Option("--product", help="All combinations of what is varied, as one study.")
+        bool, typer.Option("--product", help="Try all combinations of the values, as one study.")
     ] = False,
-    model: Annotated[str, typer.Option(help="One of those that carp models lists.")] = "carp",
+    model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = "carp-paper",
     seeds: Seeds = 5,
     out: Results = Path("results"),
     given: Settings = None,
@@ -148,15 +153,15 @@ def study(
     retry: Retry = False,
     as_json: AsJson = False,
 ) -> None:
-    """Vary one setting at a time and see what it does: a table and a plot each."""
+    """Vary one setting at a time and show its effect as a table and a plot."""
     from carp.bench.datasets import find_sources
     from carp.bench.grid import entry_or_error
     from carp.bench.study import named_studies, read_varied, run_studies, study_cells
 
     studies = read_varied(vary or [], product=product) + (named_studies(named) if named else [])
     if not studies:
-        fix = "give --vary setting=value,value or --named all"
-        raise UsageError("nothing is varied", where="carp study", fix=fix)
+        fix = "give --vary SETTING=VALUE,VALUE or --named all"
+        raise UsageError("no setting to vary was given", where="carp study", fix=fix)
     entry_or_error(model, "--model")
     check_may_write(out)
     values = key_values(given, "--set")
@@ -171,7 +176,7 @@ def study(
 
 
 def _show_studies(out: Path, keys: list[str], as_json: bool) -> None:
-    """The tables to standard output, the plots beside the results."""
+    """Print the tables and write the plots beside the results."""
     from dataclasses import asdict
 
     from carp.bench.report import report_text, study_section, write_plots

@@ -1,4 +1,4 @@
-"""Results to standard output, everything else to standard error, and errors with their place."""
+"""How commands talk: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_json(value: Any) -> None:
 
 @contextlib.contextmanager
 def naming(place: str | Path) -> Iterator[None]:
-    """Name the place of errors that do not know theirs."""
+    """Add a place to errors that do not have one."""
     try:
         yield
     except CarpError as error:
@@ -33,7 +33,7 @@ def naming(place: str | Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Bars for work that reports (done, in all): only where a person watches."""
+    """Progress bars for work that reports (done, total). Shown only in a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands take."""
+"""Options and arguments shared by several commands."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ NEWCOMER = "-"
 MAX_SEED = 2**32 - 1
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by carp train.")]
-Out = Annotated[Path, typer.Option("--out", help="Where the result goes; it must not exist yet.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier run left at --out.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write. It must not exist yet.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Newcomer = Annotated[
     str | None,
-    typer.Option("--reviews", metavar="FILE", help="What a newcomer wrote, reviews apart by blank lines; - is stdin."),
+    typer.Option(
+        "--reviews", metavar="FILE", help="Reviews by a newcomer, separated by blank lines. - reads standard input."
+    ),
 ]
 
 
 def key_values(given: list[str] | None, option: str) -> dict[str, str]:
-    """`key=value` strings as a mapping; the last of a key wins."""
+    """`key=value` strings as a mapping. If a key is repeated, the last one counts."""
     pairs = [text.partition("=") for text in given or []]
     for (key, equals, _), text in zip(pairs, given or [], strict=True):
         if not key.strip() or not equals:
@@ -32,12 +34,12 @@ def key_values(given: list[str] | None, option: str) -> dict[str, str]:
 
 
 def newcomer_reviews(user: str, file: str | None) -> list[str] | None:
-    """What a newcomer wrote; None where the user is one the model knows."""
+    """The reviews of a newcomer, or None if the user is one the model knows."""
     if file is None and user != NEWCOMER:
         return None
     if file is None or user != NEWCOMER:
-        what = "the user - is a newcomer, who needs --reviews" if file is None else "--reviews is for a newcomer"
-        raise UsageError(what, where="USER", fix="give - as the user together with --reviews FILE, or neither")
+        what = "the user - means a newcomer, who needs --reviews" if file is None else "--reviews is for a newcomer"
+        raise UsageError(what, where="USER", fix="give both - as the user and --reviews FILE, or neither")
     from carp.render.console_tables import read_newcomer
 
     return read_newcomer(file)

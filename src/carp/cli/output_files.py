@@ -1,4 +1,4 @@
-"""Where results go: refusing before the work what could only be refused after it."""
+"""Checks of --out, made before the work rather than after it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from carp.errors import StorageError, UsageError
 
 
 def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
-    """Refuse before the work what could only be refused after it."""
+    """Refuse an output folder that could not be written in the end."""
     from carp.storage import MANIFEST, bring_back, disk_errors, read_json, refuse_existing
 
     with disk_errors(path):
@@ -19,7 +19,7 @@ def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
             manifest = read_json(path / MANIFEST)
             found = manifest.get("kind") if isinstance(manifest, dict) else None
             if found != kind:
-                what = f"this is a {found}, which no {kind} replaces"
+                what = f"this is a {found}, and a {kind} would replace it"
                 raise UsageError(what, where=str(path), fix="choose another --out")
         check_may_write(path)
 
@@ -37,6 +37,6 @@ def check_may_write(path: Path) -> None:
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
     if not parent.is_dir():
-        raise StorageError("a file stands where a folder is needed", where=str(parent), fix="choose another --out")
+        raise StorageError("this is a file, and a folder is needed here", where=str(parent), fix="choose another --out")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise StorageError("writing is not allowed here", where=str(parent), fix="choose a folder you may write to")
+        raise StorageError("you may not write here", where=str(parent), fix="choose a folder you may write to")

@@ -1,4 +1,4 @@
-"""Reviews become a corpus."""
+"""The command that turns files of reviews into a corpus."""
 
 from __future__ import annotations
 
@@ -16,21 +16,29 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files with reviews, packed or not.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="One or more files of reviews, plain or packed with gzip or zstd."),
+    ],
     out: Out,
-    format: Annotated[str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv or parquet.")] = "auto",
-    min_reviews: Annotated[int, typer.Option(min=1, help="Users and items with fewer are dropped.")] = 5,
+    format: Annotated[
+        str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv or parquet. auto looks at the file.")
+    ] = "auto",
+    min_reviews: Annotated[int, typer.Option(min=1, help="Drop users and items with fewer reviews.")] = 5,
     rating_range: Annotated[
-        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="The scale of the ratings.")
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Lowest and highest possible rating.")
     ] = None,
-    clip_ratings: Annotated[bool, typer.Option("--clip-ratings", help="Move ratings outside it to its edge.")] = False,
+    clip_ratings: Annotated[
+        bool, typer.Option("--clip-ratings", help="Move ratings outside the range to its nearest end.")
+    ] = False,
     column: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE=NAME", help="Which column is user, item, rating, text, time.")
+        list[str] | None,
+        typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text, time or split."),
     ] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read reviews, clean them, and keep them as a corpus."""
+    """Read reviews, clean them and save them as a corpus."""
     from carp.reviews.corpora.preparation import prepare_corpus
     from carp.reviews.sources.request import SourceRequest
 

@@ -1,4 +1,4 @@
-"""A model answers over HTTP, and profiles of its people and things."""
+"""Commands that serve a model over HTTP and show profiles of people and things."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def serve(
     model: Model,
-    host: Annotated[str, typer.Option(help="Who may ask: 127.0.0.1 is this machine alone, 0.0.0.0 everyone.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 chooses a free port.")] = 8000,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores if left out.")] = None,
-    results: Annotated[Path | None, typer.Option(help="A folder made by carp bench, to be shown as well.")] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. 127.0.0.1: this machine only. 0.0.0.0: everyone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on. 0 picks a free one.")] = 8000,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder made by carp bench, shown as an extra page.")] = None,
 ) -> None:
-    """Answer over HTTP and show the explorer page, until stopped with Ctrl-C."""
+    """Serve the HTTP API and the explorer page until Ctrl-C."""
     try:
         from carp.serve.server import count_workers, listen, open_model
         from carp.serve.server import serve as run
@@ -41,33 +41,31 @@ def serve(
     sockets = listen(host, port, number)
     app = open_model(model, results, number)
     shown, bound = f"[{host}]" if ":" in host else host, sockets[0].getsockname()[1]
-    say(f"Serving {model} at http://{shown}:{bound}/ with {number} worker{'s' * (number > 1)}; Ctrl-C stops it.")
+    say(f"Serving {model} at http://{shown}:{bound}/ with {number} worker{'s' * (number > 1)}. Press Ctrl-C to stop.")
     if not run(app, sockets, number):
-        raise carp.CarpError("the workers of the service end at once", fix="see what they wrote above")
+        raise carp.CarpError("the service stopped as soon as it started", fix="see the messages above")
     say("Stopped.")
 
 
 def profile(
     model: Model,
-    user: Annotated[str | None, typer.Option(help="A person of the corpus: what they care about.")] = None,
-    item: Annotated[str | None, typer.Option(help="A thing of the corpus: what people like and dislike.")] = None,
+    user: Annotated[str | None, typer.Option(help="Show what this person cares about.")] = None,
+    item: Annotated[str | None, typer.Option(help="Show what people like and dislike about this thing.")] = None,
     format: Annotated[
-        Literal["text", "html", "json"] | None, typer.Option(help="text unless --out ends in .html or .json.")
+        Literal["text", "html", "json"] | None, typer.Option(help="Default: by the ending of --out, else text.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """A person's viewpoints, or what people like and dislike about a thing."""
-    from carp.explain.profiles import person_profile, thing_profile
-
+    """Show what a person cares about, or what people like and dislike about a thing."""
     if (user is None) == (item is None):
         fix = "give either --user or --item"
-        raise UsageError("it is not clear whose profile is wanted", where="carp profile", fix=fix)
+        raise UsageError("it is not clear whose profile to show", where="carp profile", fix=fix)
     if out is not None:
         check_new_file(out, overwrite)
     recommender = carp.load(model)
     with naming(model):
-        found = person_profile(recommender, user) if user is not None else thing_profile(recommender, str(item))
+        found = recommender.profile(user=user, item=item)
     suffix = {".html": "html", ".htm": "html", ".json": "json"}
     _deliver(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
 
@@ -88,6 +86,6 @@ def _deliver(found: PersonProfile | ThingProfile, format: str, out: Path | None)
         say(f"The profile is in {out}.")
     elif format == "text":
         print(written)
-    else:  # pages and JSON are UTF-8 whatever the terminal speaks
+    else:  # pages and JSON are always UTF-8, also where the terminal is not
         sys.stdout.flush()
         sys.stdout.buffer.write(content)

@@ -1,4 +1,4 @@
-"""A corpus becomes a model, and the model is judged."""
+"""The command that trains a model on a corpus."""
 
 from __future__ import annotations
 
@@ -20,20 +20,25 @@ if TYPE_CHECKING:
 def train(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
     out: Out,
-    model: Annotated[str, typer.Option(help="One of those that carp models lists.")] = "carp",
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of the weights and the order of the pairs.")] = 0,
-    split_seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of the 80:20 split.")] = 0,
-    split: Annotated[Path | None, typer.Option(metavar="FILE", help="Your own: CSV with user,item,split.")] = None,
-    given: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting; carp models --settings NAME.")
+    model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = "carp",
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the weights and the training order.")] = 0,
+    split_seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the random 80:20 split.")] = 0,
+    split: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your own split: CSV with user,item,split.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of a stopped run.")] = False,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting; carp models --settings NAME lists them. May be repeated."
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where to train: auto, cpu, cuda or cuda:N.")] = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was stopped.")] = False,
     overwrite: Overwrite = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no closing words.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on a corpus, with early stop on validation."""
+    """Train a model on a corpus. Training stops when the validation error no longer improves."""
     settings = _training_settings(given)
     check_new_folder(out, "model", overwrite)
     from carp.recommender import Recommender
@@ -44,14 +49,14 @@ def train(
     checkpoints = out.with_name(f"{out.name}.training")
     _check_checkpoints(checkpoints, resume, overwrite)
     if resume and not checkpoints.exists() and not quiet:
-        say(f"{checkpoints}: there is no checkpoint to go on from; training starts from the beginning.")
+        say(f"{checkpoints}: there is no checkpoint to continue from; training starts from the beginning.")
     _fit(recommender, records, split, checkpoints, resume=resume, bar=not quiet)
     size = recommender.save(out, overwrite=overwrite)
     _remove_checkpoints(checkpoints)
     if as_json:
         facts = recommender.facts
         kept = {key: facts[key] for key in ("best_epoch", "epochs", "valid_mse", "seed", "split_seed", "device")}
-        show_json({"out": str(out), "model": model, "bytes": size, **kept})
+        show_json({"out": str(out), "model": model, "form": recommender.form, "bytes": size, **kept})
     elif not quiet:
         _report_training(recommender, out, size)
 
@@ -61,9 +66,11 @@ def _training_settings(given: list[str] | None) -> dict[str, Any]:
     for key in settings:
         if key in ("model", "seed", "split_seed", "device"):
             option = f"--{key.replace('_', '-')}"
-            raise UsageError(f"{key} is no setting", where="--set", fix=f"give {option} {settings[key]} instead")
+            raise UsageError(
+                f"{key} has an option of its own", where="--set", fix=f"give {option} {settings[key]} instead"
+            )
         if key == "min_reviews":
-            raise UsageError("min_reviews is decided when a corpus is prepared", where="--set", fix="see carp prepare")
+            raise UsageError("min_reviews is set when preparing a corpus", where="--set", fix="see carp prepare --help")
         if key == "self":
             raise UsageError("there is no setting 'self'", where="--set", fix="see carp models --settings NAME")
     return dict(settings)
@@ -89,7 +96,7 @@ def _fit(
     except KeyboardInterrupt:
         if not (folder / CHECKPOINT).exists():
             raise
-        fix = "run the same command with --resume to go on"
+        fix = "run the same command with --resume to continue"
         raise Stopped("training was interrupted; a checkpoint is kept", where=str(folder), fix=fix) from None
 
 
@@ -98,15 +105,15 @@ def _check_checkpoints(folder: Path, resume: bool, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UsageError(
-            "an earlier training stopped here",
+            "an earlier training was stopped here",
             where=str(folder),
-            fix="add --resume to go on with it, or --overwrite (or remove the folder) to start anew",
+            fix="add --resume to continue it, or --overwrite to start from the beginning",
         )
     _remove_checkpoints(folder)
 
 
 def _remove_checkpoints(folder: Path) -> None:
-    """Remove the folder if training made everything in it."""
+    """Remove the folder, provided that training made everything in it."""
     from carp.storage import disk_errors
     from carp.training.checkpoint import CHECKPOINT, LOG
 
@@ -128,7 +135,9 @@ def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     from carp.storage import readable_size
 
     facts, fitted = recommender.facts, recommender.fitted_corpus
-    lines = [("model", f"{recommender.name}, in {out}, {readable_size(size)}"), ("split", str(fitted.facts["split"]))]
+    form = recommender.form
+    name = recommender.name if form is None else f"{recommender.name}, {form} form"
+    lines = [("model", f"{name}, in {out}, {readable_size(size)}"), ("split", str(fitted.facts["split"]))]
     if facts["valid_mse"] is not None:
         best = f"{facts['valid_mse']:.4f} in epoch {facts['best_epoch']} of {facts['epochs']}"
         lines.append(("validation MSE", best))

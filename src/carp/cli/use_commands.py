@@ -1,4 +1,4 @@
-"""A model is asked: ratings, reasons, recommendations, and how good they are."""
+"""Commands that use a trained model: ratings, reasons, recommendations, and how good they are."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 
 def predict(
     model: Model,
-    pairs: Annotated[Path | None, typer.Argument(metavar="PAIRS.CSV", help="CSV with the columns user,item.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A CSV file; standard output if left out.")] = None,
-    user: Annotated[str | None, typer.Option(help="One user instead of a file.")] = None,
-    item: Annotated[str | None, typer.Option(help="One item instead of a file.")] = None,
+    pairs: Annotated[
+        Path | None, typer.Argument(metavar="PAIRS.CSV", help="CSV file with the columns user,item.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: standard output.")] = None,
+    user: Annotated[str | None, typer.Option(help="One user, instead of a file.")] = None,
+    item: Annotated[str | None, typer.Option(help="One item, instead of a file.")] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ratings of pairs; other columns are kept, and unknown users and items noted."""
+    """Predict ratings for pairs of a user and an item. Unknown users and items get an answer and a note."""
     from carp.render.console_tables import PairFile, predictions_csv, read_pairs
     from carp.storage import write_bytes
 
@@ -41,7 +43,7 @@ def predict(
         raise UsageError("it is not clear which pairs to predict", where="carp predict", fix=fix)
     if out is not None:
         if pairs is not None and out.exists() and out.samefile(pairs):
-            raise UsageError("the output is the file of pairs itself", where=str(out), fix="choose another --out")
+            raise UsageError("--out is the file of pairs itself", where=str(out), fix="choose another --out")
         check_new_file(out, overwrite)
     asked = PairFile([(str(user), str(item))], [], [[]]) if pairs is None else read_pairs(pairs)
     found = carp.load(model).predict(asked.pairs)
@@ -55,26 +57,26 @@ def predict(
     elif out is None:
         print(predictions_csv(asked, list(found), found.notes), end="")
     else:
-        remark = f"; {noted:,} have an unknown user or item, see the column note" if noted else ""
-        print(f"{len(found):,} predictions are in {out}{remark}.")
+        remark = f" {noted:,} have an unknown user or item; see the column note." if noted else ""
+        print(f"{len(found):,} predictions are in {out}.{remark}")
 
 
 def explain(
     model: Model,
-    user: Annotated[str, typer.Argument(metavar="USER", help="A user of the corpus; - for a newcomer.")],
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item of the corpus.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="A user of the model, or - for a newcomer.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item of the model.")],
     format: Annotated[
-        Literal["text", "html", "json"] | None, typer.Option(help="text unless --out ends in .html or .json.")
+        Literal["text", "html", "json"] | None, typer.Option(help="Default: by the ending of --out, else text.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
-    units: Annotated[int, typer.Option(min=0, help="Reasons of the prevailing sentiment.")] = 2,
-    other_units: Annotated[int, typer.Option(min=0, help="Reasons of the other sentiment.")] = 1,
-    phrases: Annotated[int, typer.Option(min=1, help="Phrases looked at for each viewpoint and aspect.")] = 30,
-    sentences: Annotated[int, typer.Option(min=1, help="Sentences shown for each viewpoint and aspect.")] = 2,
+    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
+    units: Annotated[int, typer.Option(min=0, help="Number of reasons for the stronger sentiment.")] = 2,
+    other_units: Annotated[int, typer.Option(min=0, help="Number of reasons for the other sentiment.")] = 1,
+    phrases: Annotated[int, typer.Option(min=1, help="Phrases considered for each viewpoint and aspect.")] = 30,
+    sentences: Annotated[int, typer.Option(min=1, help="Most sentences to show for each viewpoint and aspect.")] = 2,
     reviews: Newcomer = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Why this person would rate this thing so."""
+    """Explain why a person would rate a thing this way."""
     texts = newcomer_reviews(user, reviews)
     if out is not None:
         check_new_file(out, overwrite)
@@ -110,33 +112,35 @@ def _deliver_explanation(explanation: Explanation, format: str, out: Path | None
         say(f"The explanation is in {out}.")
     elif format == "text":
         print(written)
-    else:  # pages and JSON are UTF-8 whatever the terminal speaks
+    else:  # pages and JSON are always UTF-8, also where the terminal is not
         sys.stdout.flush()
         sys.stdout.buffer.write(f"{written.rstrip()}\n".encode("utf-8", "replace"))
 
 
 def recommend(
     model: Model,
-    user: Annotated[str | None, typer.Argument(metavar="USER", help="A user of the corpus; - for a newcomer.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="For everybody, as CSV, instead of one user.")] = False,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
-    out: Annotated[Path | None, typer.Option(help="With --all: a CSV file; standard output if left out.")] = None,
+    user: Annotated[
+        str | None, typer.Argument(metavar="USER", help="A user of the model, or - for a newcomer.")
+    ] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="Recommend to every user, as CSV.")] = False,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many things to recommend.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="With --all: CSV file to write. Default: standard output.")] = None,
     reviews: Newcomer = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """The things this person would rate highest, without those already rated."""
+    """List the things a person would rate highest, without those already rated."""
     if (user is None) != everybody:
-        what = "it is not clear for whom" if user is None else "--all is for everybody, and a user is named"
+        what = "no user was given" if user is None else "both --all and a user were given"
         raise UsageError(what, where="carp recommend", fix="give either a user or --all")
     if user is None:
         if reviews is not None:
-            raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave --all out, or --reviews")
+            raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
         _recommend_all(model, number, out, overwrite, as_json)
         return
     if out is not None or overwrite:
         option = "--overwrite" if out is None else "--out"
-        raise UsageError(f"{option} goes with --all", where="carp recommend", fix=f"leave {option} out")
+        raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
     _recommend_one(model, user, number, newcomer_reviews(user, reviews), as_json)
 
 
@@ -149,7 +153,7 @@ def _recommend_one(model: Path, user: str, number: int, texts: list[str] | None,
     if as_json:
         show_json({"user": user if texts is None else None, "recommendations": [asdict(one) for one in found]})
     elif not found:
-        print(f"{user} has rated everything the model knows.")
+        print(f"{user} has already rated everything the model knows.")
     else:
         means = ["unknown" if one.item_mean is None else f"{one.item_mean:.2f}" for one in found]
         rows = [[one.item, f"{one.rating:.2f}", mean] for one, mean in zip(found, means, strict=True)]
@@ -157,7 +161,7 @@ def _recommend_one(model: Path, user: str, number: int, texts: list[str] | None,
 
 
 def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, as_json: bool) -> None:
-    """Written as it is found: neither a file nor standard output waits for the last person."""
+    """Write each person's recommendations as soon as they are found."""
     from carp.render.console_tables import recommendations_csv
     from carp.storage import new_file
 
@@ -183,29 +187,31 @@ def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, 
 def evaluate(
     model: Model,
     explanations: Annotated[
-        bool, typer.Option("--explanations", help="Whether the explanations are true, on held-out pairs.")
+        bool, typer.Option("--explanations", help="Also measure whether the explanations are true.")
     ] = False,
     pairs: Annotated[
-        int | None, typer.Option(min=1, help="With --explanations: held-out pairs to explain, 1000 if not given.")
+        int | None, typer.Option(min=1, help="With --explanations: number of held-out pairs. Default: 1000.")
     ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(metavar="MODEL", help="With --explanations: the same of another seed; repeat it for more."),
+        typer.Option(metavar="MODEL", help="With --explanations: the same model with another seed. May be repeated."),
     ] = None,
     aspects: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --explanations: JSON lines with user, item and aspects."),
+        typer.Option(
+            metavar="FILE", help="With --explanations: aspect scores, as JSON lines with user, item, aspects."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test errors beside those of the mean and of the tuned biases; with --explanations, how true the reasons are."""
+    """Show test errors next to those of the mean and the tuned biases."""
     from carp.render.console_tables import evaluation_text
 
     alone = next(
         (n for n, given in (("--pairs", pairs), ("--against", against), ("--aspects", aspects)) if given), None
     )
     if alone and not explanations:
-        raise UsageError(f"{alone} is for explanations", where="carp evaluate", fix="add --explanations")
+        raise UsageError(f"{alone} only works with --explanations", where="carp evaluate", fix="add --explanations")
     with naming(model):
         recommender = carp.load(model)
         judged = _judge_explanations(recommender, pairs, against or [], aspects) if explanations else None
@@ -228,13 +234,15 @@ def _judge_explanations(
     others = []
     for folder in against:
         with naming(folder):
-            others.append(carp.load(folder))
+            others.append(carp.load(folder).explainer)
     options: dict[str, Any] = {"against": others, "aspects": aspects, "shop": made_up_shop(recommender)}
-    return measure_explanations(recommender, pairs=pairs or PAIRS, tell=lambda what: say(f"{what}."), **options)
+    return measure_explanations(
+        recommender.explainer, pairs=pairs or PAIRS, tell=lambda what: say(f"{what}."), **options
+    )
 
 
 def made_up_shop(recommender: Recommender) -> Shop | None:
-    """The demo's shop, where the model was trained on it: there every rating has a known cause."""
+    """The demo's shop if the model was trained on it, else None. In the shop every rating has a known cause."""
     from carp.cli.demo import QUICK_SHOP_SIZE, SHOP_SIZE
     from carp.reviews.shop.made_up_shop import make_shop
 

@@ -1,197 +1,525 @@
-"""The reasons of CARP: which viewpoint met which aspect, what each capsule made of it, and what was written of them."""
+"""The reasons of CARP: which viewpoint met which aspect, what each capsule made of it, and what was written of them.
+
+One orchestration for every use: documents are read (`ReadSide`), pairs are judged together (`judge_pairs`), the
+sentences of each pair are weighed and the units chosen (`unit_reasons`). What differs is what is shown of it: texts in
+an Explanation, places of words in the measures of faithfulness.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache, cached_property
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from carp.explain.explanation import Capsule, LogicUnit, MatchKind, Sentiment, Side
-from carp.explain.influence import SentenceInfluence, Slopes, lost_sentences, sentence_influence, unit_slopes
+from carp.explain.capsule_opinions import opinions_of_raters, share_of_coupling
+from carp.explain.explainer import AspectOpinion, Explainer, Meeting, SummarySentence
+from carp.explain.explanation import Capsule, Explanation, LogicUnit, MatchKind, Reasons, Sentiment, Side
+from carp.explain.influence import (
+    SentenceInfluence,
+    Slopes,
+    judge_with_gradient,
+    lost_sentences,
+    sentence_influence,
+    slopes_at,
+)
+from carp.explain.kept_readings import KeptReadings, LastUsed, read_all, read_document
+from carp.explain.named_words import (
+    DETAIL,
+    CapsuleFigures,
+    NamedReasons,
+    NamedWords,
+    nothing_named,
+    sentence_numbers,
+    words_of_sentences,
+)
+from carp.explain.pair_texts import PairTexts, batch_of, blocks
 from carp.explain.phrases import PhraseBook, phrase_book, weightiest_sides
-from carp.explain.question import Detail, Question, as_batch, held_out
-from carp.explain.selection import Reason, choose_reasons
-from carp.models.base import Prediction
+from carp.explain.question import Detail, Question, held_out
+from carp.explain.selection import Reason, choose_reasons, likeness, weightiest_and_new
 from carp.models.carp import NEGATIVE, POSITIVE, Carp, DocumentReading
+from carp.models.predict import score_blocks
 from carp.reviews.readable import ReadableDocument
-from carp.training.fitted_corpus import FittedCorpus
+from carp.reviews.split_parts import TRAIN
+from carp.training.fitted_model import FittedModel
 
 Array = NDArray[np.float64]
 SENTIMENTS: tuple[Sentiment, Sentiment] = ("positive", "negative")
-
-
-def capsule_reasons(
-    model: Carp,
-    fitted: FittedCorpus,
-    question: Question,
-    device: torch.device,
-    degree_scale: tuple[float, float],
-    detail: Detail,
-) -> tuple[float, dict[str, Any]]:
-    """The rating of CARP, and its capsules, their logic units and all viewpoints and aspects."""
-    found = answer(model, fitted, question, device)
-    documents = question.user_document, question.item_document
-    sides = [
-        HeardSide.of(model, document, reading, detail)
-        for document, reading in zip(documents, (found.user, found.item), strict=True)
-    ]
-    slopes = unit_slopes(model, found.user, found.item)
-    shown = {name: tensor[0].double().cpu().numpy() for name, tensor in found.prediction.tensors.items()}
-    return float(found.prediction.rating[0]), told(fitted, question, shown, sides, slopes, degree_scale, detail)
+USER, ITEM = 0, 1
+SIDES_KEPT = 6_000
 
 
 @dataclass(frozen=True, eq=False)
-class HeardSide:
+class ReadSide:
     """What the reasons need of one document, whatever it is paired with."""
 
-    reading: DocumentReading
+    reading: DocumentReading  # of this document alone
+    words: NDArray[np.int32]  # [L]
+    sentence: NDArray[np.int64]  # [L] the number of each word's sentence
+    lost: Tensor  # [S, M, k] what the viewpoints lose without each sentence
+
+    @cached_property
+    def alike(self) -> Array:
+        """How much the sentences of the document say the same. [S, S]"""
+        return likeness(self.words, self.sentence)
+
+
+@dataclass(frozen=True, eq=False)
+class ShownSide(ReadSide):
+    """The same of a document that can be shown."""
+
     book: PhraseBook
-    lost: torch.Tensor  # [S, M, k] of the viewpoints, without each sentence
 
-    @classmethod
-    def of(cls, model: Carp, document: ReadableDocument, reading: DocumentReading, detail: Detail) -> HeardSide:
-        attention = reading.attention[0].double().cpu().numpy()[: len(document.words)]
-        book = phrase_book(document, attention, window=model.config.window, top_phrases=detail.top_phrases)
-        return cls(reading, book, lost_sentences(model, reading, document.sentence_numbers))
+    def prepare(self) -> None:
+        """Make now what the first question would wait for."""
+        self.book.prepare()
+        _ = self.alike
 
 
-def told(
-    fitted: FittedCorpus,
-    question: Question,
-    shown: dict[str, Array],
-    sides: Sequence[HeardSide],
-    slopes: Slopes,
-    degree_scale: tuple[float, float],
-    detail: Detail,
-) -> dict[str, Any]:
-    """One pair's reasons, by the names of an Explanation's fields."""
-    coupling = shown["coupling"]
-    prevailing = POSITIVE if shown["lengths"][POSITIVE] >= shown["lengths"][NEGATIVE] else NEGATIVE
-    pulls = sentence_influence(sides[0].lost, sides[1].lost, slopes)
-    units = top_units(sides, pulls, coupling, prevailing, detail)
-    viewpoints, aspects = all_sides(sides, pulls, coupling[prevailing], detail)
-    matching: dict[MatchKind, list[Side]] = {
-        sentiment: [side for unit in units if unit.sentiment == sentiment for side in (unit.viewpoint, unit.aspect)]
-        for sentiment in SENTIMENTS
-    }
-    return {
-        "positive": _capsule(shown, POSITIVE, degree_scale),
-        "negative": _capsule(shown, NEGATIVE, degree_scale),
-        "coupling_positive": _matrix(coupling[POSITIVE]),
-        "coupling_negative": _matrix(coupling[NEGATIVE]),
-        "units": units,
-        "viewpoints": viewpoints,
-        "aspects": aspects,
-        "target": held_out(fitted, question, matching),
-    }
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What the model made of one pair."""
+
+    rating: float  # stars, not clipped
+    balance: float
+    lengths: Array  # [2]
+    degrees: Array  # [2]
+    coupling: Array  # [2, M, M]
+    slopes: Slopes
+
+    @property
+    def prevailing(self) -> int:
+        return POSITIVE if self.lengths[POSITIVE] >= self.lengths[NEGATIVE] else NEGATIVE
+
+
+def judge_pairs(
+    model: Carp,
+    viewpoints: Tensor,  # [B, M, k]
+    aspects: Tensor,  # [B, M, k]
+    users: Tensor,
+    items: Tensor,
+    own_ratings: Tensor | None = None,
+) -> list[Judgement]:
+    judged, gradient = judge_with_gradient(model, viewpoints, aspects)
+    with torch.no_grad():
+        ratings = model.combine(judged["balance"], users, items, own_ratings).tolist()
+    names = ("lengths", "degrees", "coupling")
+    shown = {name: judged[name].double().cpu().numpy() for name in names}
+    return [
+        Judgement(
+            rating=rating,
+            balance=balance,
+            slopes=slopes_at(model, gradient[row], viewpoints[row], aspects[row]),
+            **{name: shown[name][row] for name in names},
+        )
+        for row, (rating, balance) in enumerate(zip(ratings, judged["balance"].double().tolist(), strict=True))
+    ]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the model made of one pair."""
+class UnitReason:
+    """A logic unit with the sentences of both sides that speak through it."""
 
-    prediction: Prediction
-    user: DocumentReading  # one document each
-    item: DocumentReading
+    sentiment: int
+    viewpoint: int
+    aspect: int
+    reason: Reason
 
 
-@torch.no_grad()
-def answer(model: Carp, fitted: FittedCorpus, question: Question, device: torch.device) -> Answer:
-    batch = as_batch(fitted, question, device)
-    user = model.read_users(batch.user_words, batch.user_reviews)
-    item = model.read_items(batch.item_words, batch.item_reviews)
-    return Answer(
-        model.score(batch.users, batch.items, user.viewpoints, item.viewpoints, own_ratings=batch.ratings), user, item
+def unit_reasons(
+    judged: Judgement, influence: SentenceInfluence, alike: tuple[Array, Array], detail: Detail
+) -> list[UnitReason]:
+    """The units each capsule listens to most: more of the prevailing sentiment, which comes first."""
+    numbers = (judged.prevailing, detail.prevailing_units), (1 - judged.prevailing, detail.other_units)
+    return [
+        unit
+        for sentiment, number in numbers
+        for unit in reasons_of_sentiment(influence, alike, judged.coupling[sentiment], sentiment, number, detail)
+    ]
+
+
+def reasons_of_sentiment(
+    influence: SentenceInfluence,
+    alike: tuple[Array, Array],
+    coupling: Array,  # [M, M] of the sentiment
+    sentiment: int,
+    units: int,
+    detail: Detail,
+) -> list[UnitReason]:
+    """The logic units a capsule listens to most, most first, each with the reason that pulls most through it.
+
+    The sentences are those that pull the rating most in the direction of the sentiment; each unit shows those of them
+    that pull most through it.
+    """
+    direction = 1.0 if sentiment == POSITIVE else -1.0
+    user, item = direction * influence.user, direction * influence.item
+    order = np.argsort(-coupling.ravel(), kind="stable")[:units]
+    left = choose_reasons(
+        user.sum((1, 2)),
+        item.sum((1, 2)),
+        direction * influence.together,
+        alike,
+        reasons=len(order),
+        sentences=detail.sentences,
     )
+    found = []
+    for x, y in zip(*np.unravel_index(order, coupling.shape), strict=True):
+        through = [float(user[list(one.user), x, y].sum() + item[list(one.item), x, y].sum()) for one in left]
+        found.append(UnitReason(sentiment, int(x), int(y), left.pop(int(np.argmax(through)))))
+    return found
 
 
-def added(reading: DocumentReading) -> torch.Tensor:
+class CapsuleExplainer(Explainer):
+    """Explains CARP in all its forms."""
+
+    for_and_against = True
+
+    def __init__(self, fitted: FittedModel) -> None:
+        super().__init__(fitted)
+        self.model = cast(Carp, fitted.model)  # only CARP names this explainer
+        self.kept: tuple[KeptReadings, KeptReadings] | None = None
+        self._sides: LastUsed[ShownSide] = LastUsed(SIDES_KEPT)
+
+    # ---- reading documents
+
+    def keep_readings(self) -> None:
+        if self.kept is not None or self.fitted.device.type != "cpu":
+            return
+        users = read_all(self.model, self.model.read_users, self.corpus.user_documents)
+        items = read_all(self.model, self.model.read_items, self.corpus.item_documents)
+        if users is not None and items is not None:
+            self.kept = users, items
+            self.fitted.sides = users.viewpoints, items.viewpoints  # read once, not twice
+
+    def prepare_sides(self, most: int) -> None:
+        """Make ready what is shown of the first `most` people and things, where readings are kept."""
+        if self.kept is not None:
+            for kind, names in enumerate((self.corpus.users, self.corpus.items)):
+                for number in range(min(most, len(names))):
+                    self._whole(kind, number, Detail()).prepare()
+
+    def _read(self, kind: int, document: ReadableDocument, detail: Detail) -> ShownSide:
+        read = (self.model.read_users, self.model.read_items)[kind]
+        return self._shown_side(document, read_document(read, document, self.fitted.device), detail)
+
+    def _whole(self, kind: int, owner: int, detail: Detail) -> ShownSide:
+        """A whole document of the corpus, from what is kept of it if anything is."""
+
+        def made() -> ShownSide:
+            document = self.corpus.readable((self.corpus.user_documents, self.corpus.item_documents)[kind], owner)
+            reading = None if self.kept is None else self.kept[kind].of(owner)
+            return (
+                self._read(kind, document, detail) if reading is None else self._shown_side(document, reading, detail)
+            )
+
+        return made() if self.kept is None else self._sides.get((kind, owner, detail.top_phrases), made)
+
+    def _shown_side(self, document: ReadableDocument, reading: DocumentReading, detail: Detail) -> ShownSide:
+        attention = reading.attention[0].double().cpu().numpy()[: len(document.words)]
+        book = phrase_book(document, attention, window=self.model.config.window, top_phrases=detail.top_phrases)
+        lost = lost_sentences(self.model, reading, document.sentence_numbers)
+        return ShownSide(reading, document.words, document.sentence_numbers, lost, book)
+
+    def _sides_of(self, question: Question, detail: Detail) -> tuple[ShownSide, ShownSide]:
+        if self.kept is None or question.user < 0 or question.trained_on(self.corpus):
+            return self._read(USER, question.user_document, detail), self._read(ITEM, question.item_document, detail)
+        return self._whole(USER, question.user, detail), self._whole(ITEM, question.item, detail)
+
+    # ---- explaining pairs
+
+    def explain(self, questions: Sequence[Question], detail: Detail | None = None) -> list[Explanation]:
+        detail = detail or Detail()
+        found: dict[int, Explanation] = {}
+        for trained in (False, True):  # the rating of a trained pair is left out again, so the two are judged apart
+            places = [place for place, one in enumerate(questions) if one.trained_on(self.corpus) == trained]
+            if places:
+                explained = self._explain_alike([questions[place] for place in places], detail)
+                found.update(zip(places, explained, strict=True))
+        return [found[place] for place in range(len(questions))]
+
+    def _explain_alike(self, questions: list[Question], detail: Detail) -> list[Explanation]:
+        sides = [self._sides_of(question, detail) for question in questions]
+        judged = self._judge(questions, sides)
+        return [
+            self.explanation(question, one.rating, baseline, self._reasons(question, one, pair, detail))
+            for question, pair, one, baseline in zip(questions, sides, judged, self.baselines(questions), strict=True)
+        ]
+
+    def _judge(self, questions: Sequence[Question], sides: Sequence[tuple[ReadSide, ReadSide]]) -> list[Judgement]:
+        device = self.fitted.device
+        return judge_pairs(
+            self.model,
+            torch.cat([user.reading.viewpoints for user, _ in sides]),
+            torch.cat([item.reading.viewpoints for _, item in sides]),
+            torch.tensor([question.user for question in questions], device=device),
+            torch.tensor([question.item for question in questions], device=device),
+            self.own_ratings(questions),
+        )
+
+    def _reasons(
+        self, question: Question, judged: Judgement, sides: tuple[ShownSide, ShownSide], detail: Detail
+    ) -> Reasons:
+        influence = sentence_influence(sides[USER].lost, sides[ITEM].lost, judged.slopes)
+        chosen = unit_reasons(judged, influence, (sides[USER].alike, sides[ITEM].alike), detail)
+        units = logic_units(chosen, judged, sides)
+        viewpoints, aspects = all_sides(sides, influence, judged.coupling[judged.prevailing], detail)
+        matching: dict[MatchKind, list[Side]] = {
+            sentiment: [side for unit in units if unit.sentiment == sentiment for side in (unit.viewpoint, unit.aspect)]
+            for sentiment in SENTIMENTS
+        }
+        return Reasons(
+            viewpoints=viewpoints,
+            aspects=aspects,
+            target=held_out(self.corpus, question, matching),
+            positive=self._capsule(judged, POSITIVE),
+            negative=self._capsule(judged, NEGATIVE),
+            coupling_positive=_matrix(judged.coupling[POSITIVE]),
+            coupling_negative=_matrix(judged.coupling[NEGATIVE]),
+            units=units,
+        )
+
+    def _capsule(self, judged: Judgement, sentiment: int) -> Capsule:
+        scale = float(self.fitted.facts["degree_scale"][sentiment])
+        degree = float(judged.degrees[sentiment])
+        return Capsule(float(judged.lengths[sentiment]), degree, degree / scale if scale else 0.0)
+
+    def summarise(self, question: Question, n: int) -> list[SummarySentence]:
+        """The sentences that move this person's rating most, up or down, with the aspect through which they do so most.
+
+        A sentence's weight is what the balance of the two sentiments loses without it, through all logic units
+        together; what was said before counts less, so that a summary does not repeat itself.
+        """
+        document = question.item_document
+        if not len(document.words):
+            return []
+        sides = self._sides_of(question, Detail())
+        (judged,) = self._judge([question], [sides])
+        moved = sentence_influence(sides[USER].lost, sides[ITEM].lost, judged.slopes).item.sum(1)  # [T, M]
+        strength = moved.sum(1)
+        rows = []
+        for place in weightiest_and_new(np.abs(strength), sides[ITEM].alike, n):
+            review, span = document.sentences[place]
+            source = document.sources[review]
+            begin, end = source.sentences[span]
+            rows.append(
+                SummarySentence(
+                    source.text[begin:end],
+                    (),
+                    source.user,
+                    source.item,
+                    source.rating,
+                    weight=float(abs(strength[place])),
+                    aspect=int((np.sign(strength[place]) * moved[place]).argmax()) + 1,
+                    sentiment="positive" if strength[place] >= 0 else "negative",
+                )
+            )
+        return rows
+
+    # ---- naming the words of many pairs
+
+    def name_words(self, pairs: PairTexts) -> NamedReasons:
+        rating, balance = np.zeros(len(pairs)), np.zeros(len(pairs))
+        named = nothing_named(pairs)
+        m = self.model.config.viewpoints
+        lengths, coupling = np.zeros((len(pairs), 2)), np.zeros((len(pairs), 2, m, m))
+        attention = np.zeros((*pairs.item.words.shape, m), dtype=np.float32)
+        for chosen in blocks(pairs):
+            batch = batch_of(pairs, chosen, self.fitted.device)
+            with torch.no_grad():
+                readings = (
+                    self.model.read_users(batch.user_words, batch.user_reviews),
+                    self.model.read_items(batch.item_words, batch.item_reviews),
+                )
+            attention[chosen, : readings[ITEM].attention.shape[1]] = readings[ITEM].attention.cpu().numpy()
+            judged = judge_pairs(
+                self.model, readings[USER].viewpoints, readings[ITEM].viewpoints, batch.users, batch.items
+            )
+            for place, (row, one) in enumerate(zip(chosen.tolist(), judged, strict=True)):
+                rating[row], balance[row], lengths[row], coupling[row] = (
+                    one.rating,
+                    one.balance,
+                    one.lengths,
+                    one.coupling,
+                )
+                self._name_pair(one, readings, place, pairs, row, named)
+        direction = np.where(lengths[:, POSITIVE] >= lengths[:, NEGATIVE], 1.0, -1.0)
+        return NamedReasons(rating, *named, CapsuleFigures(balance, lengths, coupling, attention), direction)
+
+    def _name_pair(
+        self,
+        judged: Judgement,
+        readings: tuple[DocumentReading, DocumentReading],
+        place: int,
+        pairs: PairTexts,
+        row: int,
+        named: tuple[NamedWords, NamedWords],
+    ) -> None:
+        """Write one pair's named words into the rectangles: those of the sentences that its explanation shows."""
+        sides = []
+        for texts, reading in zip(pairs.sides, readings, strict=True):
+            sentence = sentence_numbers(texts.sentences[row, : int(texts.there[row].sum())])
+            alone = _alone(reading, place, len(sentence))
+            lost = lost_sentences(self.model, alone, sentence)
+            sides.append(ReadSide(alone, texts.words[row, : len(sentence)], sentence, lost))
+        slopes = judged.slopes.user.sum(1), judged.slopes.item.sum(0)
+        for side, words, slope in zip(sides, named, slopes, strict=True):
+            pull = torch.einsum("lxk,xk->l", added_by_words(side.reading), slope)
+            words.pull[row, : len(pull)] = pull.double().cpu().numpy()
+        influence = sentence_influence(sides[USER].lost, sides[ITEM].lost, judged.slopes)
+        for unit in unit_reasons(judged, influence, (sides[USER].alike, sides[ITEM].alike), DETAIL):
+            of_unit = (unit.viewpoint, unit.reason.user), (unit.aspect, unit.reason.item)
+            for side, words, (index, sentences) in zip(sides, named, of_unit, strict=True):
+                attention = side.reading.attention[0, :, index].double().cpu().numpy()
+                shown, marked = words_of_sentences(attention, side.sentence, self.model.config.window, sentences)
+                words.shown[row, : len(shown)] |= shown
+                words.marked[row, : len(marked)] |= marked
+
+    # ---- people and things by themselves
+
+    def viewpoints_of(
+        self, user: int, records: NDArray[np.int64], sentences: int
+    ) -> tuple[tuple[Side, ...], tuple[str, ...]]:
+        side = self._whole(USER, user, Detail())
+        coupling, lengths = self._coupling_and_lengths(np.full(len(records), user), self.corpus.item[records])
+        shown = weightiest_sides(side.book, shown_sentences=sentences)
+        empty = ("the person's reviews hold no word the model knows: the viewpoints are empty",)
+        notes = () if len(side.words) else empty
+        return _named("viewpoint", shown, share_of_coupling(coupling, lengths)), notes
+
+    def opinions_of(
+        self, item: int, raters: NDArray[np.int32], sentences: int
+    ) -> tuple[tuple[AspectOpinion, ...], tuple[AspectOpinion, ...], tuple[str, ...]]:
+        coupling, lengths = self._coupling_and_lengths(raters, np.full(len(raters), item))
+        side = self._whole(ITEM, item, Detail())
+        moved, phrases = self._common_influence(raters, side), cache(self.phrases_of_user)
+        found = []
+        for s, direction in ((POSITIVE, 1.0), (NEGATIVE, -1.0)):
+            shown = weightiest_sides(side.book, shown_sentences=sentences, moved=direction * moved)
+            aspects = _named("aspect", shown, coupling[:, s].sum(1).mean(0))
+            strength = coupling[:, s] * lengths[:, s, None, None]  # [R, M, M]
+            longer = lengths[:, s] > lengths[:, 1 - s]
+            found.append(opinions_of_raters(raters, strength, longer, aspects, phrases))
+        return found[0], found[1], ()
+
+    @torch.no_grad()
+    def _coupling_and_lengths(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> tuple[Array, Array]:
+        """Couplings [R, 2, M, M] and lengths [R, 2] of pairs, from whole documents of training reviews."""
+        user_sides, item_sides = self.fitted.sides
+        shown = self.model.judge(self.model.pair(user_sides[_places(users)], item_sides[_places(items)]))
+        return shown["coupling"].double().cpu().numpy(), shown["lengths"].double().cpu().numpy()
+
+    def _common_influence(self, raters: NDArray[np.int32], side: ReadSide) -> Array:
+        """How much each sentence of the thing moves the rating through each aspect, on average over raters. [S, M]
+
+        As in the explanation of one pair: what an aspect loses without it, times the slope of the balance of
+        sentiments.
+        """
+        viewpoints = self.fitted.sides[USER][_places(raters)]
+        aspects = side.reading.viewpoints.expand(len(viewpoints), *side.reading.viewpoints.shape[1:])
+        gradient = judge_with_gradient(self.model, viewpoints, aspects)[1]
+        towards = slopes_at(self.model, gradient, viewpoints, aspects).item.sum(1).mean(0)  # [M, k]
+        moved: Array = (side.lost * towards).sum(-1).detach().double().cpu().numpy()
+        return moved
+
+    def phrases_of_user(self, user: int) -> list[tuple[str, ...]]:
+        """The phrases of every viewpoint of a numbered person."""
+        return self._whole(USER, user, Detail()).book.texts
+
+    @torch.no_grad()
+    def strongest_meetings(self, person: int | ReadableDocument, items: Sequence[int]) -> list[Meeting]:
+        """The unit that the longer capsule listens to most, of each item."""
+        if not items:
+            return []
+        if isinstance(person, int):
+            viewpoints, phrases = self.fitted.sides[USER][person : person + 1], self.phrases_of_user(person)
+        else:
+            side = self._read(USER, person, Detail())
+            viewpoints, phrases = side.reading.viewpoints, side.book.texts
+        aspects = self.fitted.sides[ITEM][torch.tensor(items, device=self.fitted.device)]
+        shown = self.model.judge(self.model.pair(viewpoints.expand(len(items), -1, -1), aspects))
+        coupling, lengths = shown["coupling"].cpu().numpy(), shown["lengths"].cpu().numpy()
+        found = []
+        for row, item in enumerate(items):
+            s = POSITIVE if lengths[row, POSITIVE] >= lengths[row, NEGATIVE] else NEGATIVE
+            x, y = np.unravel_index(int(coupling[row, s].argmax()), coupling[row, s].shape)
+            found.append(Meeting(phrases[int(x)], self._whole(ITEM, item, Detail()).book.texts[int(y)]))
+        return found
+
+    # ---- what is kept
+
+    def degree_scale(self) -> list[float]:
+        largest = torch.zeros(2, device=self.fitted.sides[USER].device)
+        for scored in score_blocks(self.model, self.fitted.sides, self.corpus.pairs(TRAIN)):
+            largest = torch.maximum(largest, scored.tensors["degrees"].abs().amax(0))
+        return [float(value) for value in largest]
+
+
+def added_by_words(reading: DocumentReading) -> Tensor:
+    """What each word adds to the viewpoints of its document. [L, M, k]"""
     return reading.attention[0].unsqueeze(-1) * (reading.contextual[0] - reading.viewpoints[0])
 
 
-def _capsule(shown: dict[str, Array], s: int, scale: tuple[float, float]) -> Capsule:
-    degree = float(shown["degrees"][s])
-    return Capsule(float(shown["lengths"][s]), degree, degree / scale[s] if scale[s] else 0.0)
+def logic_units(
+    chosen: Sequence[UnitReason], judged: Judgement, sides: tuple[ShownSide, ShownSide]
+) -> tuple[LogicUnit, ...]:
+    """The chosen units with their sentences as they were written."""
+    user, item = sides[USER].book, sides[ITEM].book
+    heard = _shares(judged.coupling[judged.prevailing])
+    units = []
+    for one in chosen:
+        x, y = one.viewpoint, one.aspect
+        viewpoint = user.side(x, [user.document.sentences[j] for j in one.reason.user])
+        aspect = item.side(y, [item.document.sentences[j] for j in one.reason.item])
+        units.append(
+            LogicUnit(
+                replace(viewpoint, name=f"viewpoint {x + 1}", weight=float(heard[USER][x])),
+                replace(aspect, name=f"aspect {y + 1}", weight=float(heard[ITEM][y])),
+                float(judged.coupling[POSITIVE, x, y]),
+                float(judged.coupling[NEGATIVE, x, y]),
+                SENTIMENTS[one.sentiment],
+            )
+        )
+    return tuple(units)
+
+
+def all_sides(
+    sides: tuple[ShownSide, ShownSide], influence: SentenceInfluence, coupling: Array, detail: Detail
+) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
+    """Every viewpoint and every aspect, by the sentences that move the rating most through it, up or down."""
+    moved = np.abs(influence.user.sum(2)), np.abs(influence.item.sum(1))  # [S, M]
+    viewpoints, aspects = (
+        _named(kind, weightiest_sides(side.book, shown_sentences=detail.sentences, moved=move), heard)
+        for kind, side, move, heard in zip(("viewpoint", "aspect"), sides, moved, _shares(coupling), strict=True)
+    )
+    return viewpoints, aspects
+
+
+def _named(kind: str, sides: Sequence[Side], weights: Array) -> tuple[Side, ...]:
+    return tuple(
+        replace(side, name=f"{kind} {side.index}", weight=float(weight))
+        for side, weight in zip(sides, weights, strict=True)
+    )
+
+
+def _shares(coupling: Array) -> tuple[Array, Array]:
+    """The share of a capsule's coupling [M, M] that falls on each viewpoint, and on each aspect."""
+    total = max(float(coupling.sum()), 1e-30)
+    return coupling.sum(1) / total, coupling.sum(0) / total
 
 
 def _matrix(values: Array) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(v) for v in row) for row in values)
 
 
-def top_units(
-    sides: Sequence[HeardSide],
-    pulls: SentenceInfluence,
-    coupling: Array,  # [2, M, M]
-    prevailing: int,
-    detail: Detail,
-) -> tuple[LogicUnit, ...]:
-    """The units each capsule listens to most: more of the prevailing sentiment, which comes first.
-
-    The sentences are those that pull the rating most in the direction of the sentiment; each unit shows those of them
-    that pull most through it.
-    """
-    user, item = sides
-    heard = _listening(coupling[prevailing])
-    units = []
-    for s, number in [(prevailing, detail.prevailing_units), (1 - prevailing, detail.other_units)]:
-        alike = user.book.alike, item.book.alike
-        for x, y, reason in unit_reasons(pulls, alike, coupling[s], s, number, detail.sentences):
-            viewpoint = user.book.side(x, [user.book.document.sentences[j] for j in reason.user])
-            aspect = item.book.side(y, [item.book.document.sentences[j] for j in reason.item])
-            viewpoint = replace(viewpoint, name=f"viewpoint {x + 1}", weight=float(heard[0][x]))
-            aspect = replace(aspect, name=f"aspect {y + 1}", weight=float(heard[1][y]))
-            pos, neg = float(coupling[POSITIVE, x, y]), float(coupling[NEGATIVE, x, y])
-            units.append(LogicUnit(viewpoint, aspect, pos, neg, SENTIMENTS[s]))
-    return tuple(units)
+def _alone(reading: DocumentReading, place: int, length: int) -> DocumentReading:
+    one = slice(place, place + 1)
+    return DocumentReading(reading.viewpoints[one], reading.attention[one, :length], reading.contextual[one, :length])
 
 
-def unit_reasons(
-    pulls: SentenceInfluence,
-    alike: tuple[Array, Array],
-    coupling: Array,  # [M, M] of the sentiment
-    sentiment: int,
-    units: int,
-    sentences: int,
-) -> list[tuple[int, int, Reason]]:
-    """The logic units a capsule listens to most, most first, each with the reason that pulls most through it."""
-    direction = 1.0 if sentiment == POSITIVE else -1.0
-    user, item = direction * pulls.user, direction * pulls.item
-    order = np.argsort(-coupling.ravel(), kind="stable")[:units]
-    left = choose_reasons(
-        user.sum((1, 2)), item.sum((1, 2)), direction * pulls.together, alike, reasons=len(order), sentences=sentences
-    )
-    found = []
-    for x, y in zip(*np.unravel_index(order, coupling.shape), strict=True):
-        through = [float(user[list(one.user), x, y].sum() + item[list(one.item), x, y].sum()) for one in left]
-        found.append((int(x), int(y), left.pop(int(np.argmax(through)))))
-    return found
-
-
-def all_sides(
-    sides: Sequence[HeardSide],
-    pulls: SentenceInfluence,
-    coupling: Array,  # [M, M], of the prevailing sentiment
-    detail: Detail,
-) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
-    """Every viewpoint and every aspect, by the sentences that move the rating most through it, up or down."""
-    moved = np.abs(pulls.user.sum(2)), np.abs(pulls.item.sum(1))  # [S, M]
-    viewpoints, aspects = (
-        tuple(
-            replace(one, name=f"{kind} {one.index}", weight=float(weight))
-            for one, weight in zip(
-                weightiest_sides(side.book, shown_sentences=detail.sentences, moved=pull), heard, strict=True
-            )
-        )
-        for kind, side, pull, heard in zip(("viewpoint", "aspect"), sides, moved, _listening(coupling), strict=True)
-    )
-    return viewpoints, aspects
-
-
-def _listening(coupling: Array) -> tuple[Array, Array]:
-    """The share of a capsule's coupling [M, M] that falls on each viewpoint, and on each aspect."""
-    total = max(float(coupling.sum()), 1e-30)
-    return coupling.sum(1) / total, coupling.sum(0) / total
+def _places(numbers: NDArray[np.int32]) -> Tensor:
+    return torch.from_numpy(np.asarray(numbers, np.int64))

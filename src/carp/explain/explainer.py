@@ -1,141 +1,185 @@
-"""From a model's tensors to an Explanation: what the model listened to on both sides, and what was written there.
+"""How predictions are explained: one explainer for each way of explaining, and every model names its own.
 
-CARP also says which viewpoint met which aspect, and whether that speaks for or against. The other models that explain
-give their `Attention`, which says what was listened to and no more.
+`RatingModel.explained_by` is a name of EXPLAINERS, or None for models that give ratings alone. One explainer serves a
+single pair, a batch of them, the service, profiles, and the measures of faithfulness.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from carp.errors import UsageError
-from carp.explain.capsule_reasons import capsule_reasons
-from carp.explain.explanation import Explanation, Side
-from carp.explain.phrases import readable_sides
-from carp.explain.question import Detail, Question, as_batch, held_out
+from carp.errors import CarpError, UsageError
+from carp.explain.explanation import Explanation, Reasons, Sentence, Sentiment, Side
+from carp.explain.named_words import NamedReasons
+from carp.explain.pair_texts import PairTexts
+from carp.explain.question import Detail, Question
 from carp.models import REGISTRY, model_class
-from carp.models.base import Prediction, RatingModel
-from carp.models.carp import Carp
+from carp.models.base import RatingModel
 from carp.reviews.readable import ReadableDocument
-from carp.training.fitted_corpus import FittedCorpus
+from carp.training.fitted_model import FittedModel
 
-SHARE_MARKED = 0.1  # of the words a model without capsules listens to: the paper's 30 phrases of 300 words
+EXPLAINERS: dict[str, str] = {  # name → module:class
+    "capsules": "carp.explain.capsule_reasons:CapsuleExplainer",
+    "attention": "carp.explain.attention_reasons:AttentionExplainer",
+}
+NO_CAPSULES = "the model {name} has no capsules: it does not say what is liked and disliked"
+
+
+@dataclass(frozen=True)
+class SummarySentence(Sentence):
+    """A sentence about a thing that matters to one person."""
+
+    weight: float | None
+    aspect: int  # 1-based: the aspect through which it matters most
+    sentiment: Sentiment | None  # None where the model does not say whether it speaks for or against
+
+
+@dataclass(frozen=True)
+class AspectOpinion:
+    """An aspect of a thing with the raters for whom it counts."""
+
+    aspect: Side
+    raters: int  # who have it among the top units of the sentiment
+    prevailing: int  # those of them whose capsule of this sentiment is the longer one
+    strength: float  # mean of coupling × length of the capsule, over these raters
+    viewpoints: tuple[SharedViewpoint, ...]  # with which it meets, the most frequent first
+
+
+@dataclass(frozen=True)
+class SharedViewpoint:
+    """A viewpoint of several people, by phrases of some of them."""
+
+    index: int
+    phrases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A viewpoint that met an aspect, by the phrases of both, best first."""
+
+    viewpoint: tuple[str, ...]
+    aspect: tuple[str, ...]
+
+
+class Explainer:
+    """Explains one fitted model. This one is for models that give ratings alone, and says so."""
+
+    for_and_against: ClassVar[bool] = False  # whether it says what speaks for a thing and what against it
+
+    def __init__(self, fitted: FittedModel) -> None:
+        self.fitted = fitted
+        self.corpus = fitted.corpus
+
+    # ---- one pair, or several at once
+
+    def explain(self, questions: Sequence[Question], detail: Detail | None = None) -> list[Explanation]:
+        """Why each pair would be rated so."""
+        raise self.silent()
+
+    def summarise(self, question: Question, n: int) -> list[SummarySentence]:
+        """The sentences about the thing that matter most to the person."""
+        raise self.silent()
+
+    # ---- many pairs, as places of words
+
+    def name_words(self, pairs: PairTexts) -> NamedReasons:
+        """What the explanations of these pairs would name."""
+        raise self.silent()
+
+    # ---- people and things by themselves
+
+    def viewpoints_of(
+        self, user: int, records: NDArray[np.int64], sentences: int
+    ) -> tuple[tuple[Side, ...], tuple[str, ...]]:
+        """What a person cares about, judged over these records of theirs; and notes for the reader."""
+        return (), (f"the model {self.fitted.name} has no viewpoints of a person apart from a thing",)
+
+    def opinions_of(
+        self, item: int, raters: NDArray[np.int32], sentences: int
+    ) -> tuple[tuple[AspectOpinion, ...], tuple[AspectOpinion, ...], tuple[str, ...]]:
+        """What these raters like and dislike about a thing; and notes for the reader."""
+        return (), (), (NO_CAPSULES.format(name=self.fitted.name),)
+
+    def strongest_meetings(self, person: int | ReadableDocument, items: Sequence[int]) -> list[Meeting] | None:
+        """Of each item the meeting that counts most for a numbered person, or for one known by a document alone; None
+        where the model knows no meetings."""
+        return None
+
+    # ---- what is kept
+
+    def degree_scale(self) -> list[float]:
+        """The largest degree of either sentiment over training pairs, by which the degrees shown are divided."""
+        return [1.0, 1.0]
+
+    def keep_readings(self) -> None:
+        """Read every document now, where the model reads documents word by word, so that answers come faster."""
+
+    def prepare_sides(self, most: int) -> None:
+        """Make ready what is shown of the first `most` people and things, where that can be kept."""
+
+    # ---- what all explainers share
+
+    def silent(self) -> CarpError:
+        able = ", ".join(sorted(name for name in REGISTRY if explains(model_class(name))))
+        what = f"the model {self.fitted.name} gives ratings without reasons"
+        return UsageError(what, fix=f"train one that explains: {able}")
+
+    def explanation(self, question: Question, rating: float, baseline: float, reasons: Reasons) -> Explanation:
+        """What the model said of a pair, with what is known of the pair without a model."""
+        corpus = self.corpus
+        mean = corpus.item_means[question.item]
+        return Explanation(
+            user=corpus.users[question.user] if question.user >= 0 else None,
+            item=corpus.items[question.item],
+            rating=corpus.own_rating(float(np.clip(rating, 1, corpus.levels))),
+            rating_range=(corpus.scale.low, corpus.scale.high),
+            item_mean=None if np.isnan(mean) else corpus.own_rating(float(mean)),
+            baseline=corpus.own_rating(baseline),
+            notes=_notes(question, trained=question.trained_on(corpus)),
+            model=self.fitted.name,
+            **{field.name: getattr(reasons, field.name) for field in fields(Reasons)},
+        )
+
+    def own_ratings(self, questions: Sequence[Question]) -> Tensor | None:
+        """The ratings of pairs that were trained on, to be left out again; None of pairs that were not."""
+        if not questions or not questions[0].trained_on(self.corpus):
+            return None
+        ratings = [float(self.corpus.rating[question.record]) for question in questions]
+        return torch.tensor(ratings, device=self.fitted.device)
+
+    def baselines(self, questions: Sequence[Question]) -> list[float]:
+        """What the biases alone predict for pairs that were all trained on, or none of them."""
+        users = np.array([question.user for question in questions])
+        items = np.array([question.item for question in questions])
+        found: list[float] = self.fitted.biases_alone(users, items, self.own_ratings(questions)).tolist()
+        return found
 
 
 def explains(kind: type[RatingModel]) -> bool:
-    return issubclass(kind, Carp) or kind.explain is not RatingModel.explain
+    return kind.explained_by is not None
 
 
-def explainable(model: RatingModel, name: str) -> RatingModel:
-    if not explains(type(model)):
-        able = ", ".join(sorted(other for other in REGISTRY if explains(model_class(other))))
-        raise UsageError(f"the model {name} gives ratings without reasons", fix=f"train one that explains: {able}")
-    return model
+def explainer_for(fitted: FittedModel) -> Explainer:
+    """The explainer that the model names."""
+    name = fitted.model.explained_by
+    if name is None:
+        return Explainer(fitted)
+    module, _, attribute = EXPLAINERS[name].partition(":")
+    kind: type[Explainer] = getattr(importlib.import_module(module), attribute)
+    return kind(fitted)
 
 
-def explain_question(
-    model: RatingModel,
-    fitted: FittedCorpus,
-    question: Question,
-    device: torch.device,
-    *,
-    baseline: float | None,
-    degree_scale: tuple[float, float],
-    detail: Detail,
-    notes: tuple[str, ...] = (),
-    name: str = "carp",
-) -> Explanation:
-    if isinstance(model, Carp):
-        rating, reasons = capsule_reasons(model, fitted, question, device, degree_scale, detail)
-    else:
-        rating, reasons = _heard(model, fitted, question, device, detail)
-    return make_explanation(fitted, question, rating, reasons, baseline=baseline, notes=notes, name=name)
-
-
-def make_explanation(
-    fitted: FittedCorpus,
-    question: Question,
-    rating: float,
-    reasons: dict[str, Any],
-    *,
-    baseline: float | None,
-    name: str,
-    notes: tuple[str, ...] = (),
-) -> Explanation:
-    """What a model said of a pair, with what is known of the pair without a model."""
-    mean = fitted.item_means[question.item]
-    return Explanation(
-        user=fitted.users[question.user] if question.user >= 0 else None,
-        item=fitted.items[question.item],
-        rating=fitted.own_rating(float(np.clip(rating, 1, fitted.levels))),
-        rating_range=(fitted.scale.low, fitted.scale.high),
-        item_mean=None if np.isnan(mean) else fitted.own_rating(float(mean)),
-        baseline=None if baseline is None else fitted.own_rating(baseline),
-        notes=notes + _notes(fitted, question),
-        model=name,
-        **reasons,
-    )
-
-
-@torch.no_grad()
-def _heard(
-    model: RatingModel, fitted: FittedCorpus, question: Question, device: torch.device, detail: Detail
-) -> tuple[float, dict[str, Any]]:
-    """The rating of a model without capsules, and what it listened to."""
-    batch = as_batch(fitted, question, device)
-    prediction: Prediction = model(batch)
-    heard = model.explain(batch, prediction)
-    assert heard is not None, "who has no reasons is refused before"
-    viewpoints, aspects = (
-        _named(_heard_sides(document, words[0].double().cpu().numpy(), heard.window, detail), names, weights)
-        for document, words, names, weights in (
-            (question.user_document, heard.user_words, heard.user_names, heard.user_weights),
-            (question.item_document, heard.item_words, heard.item_names, heard.item_weights),
-        )
-    )
-    return float(prediction.rating[0]), {
-        "positive": None,
-        "negative": None,
-        "coupling_positive": (),
-        "coupling_negative": (),
-        "units": (),
-        "viewpoints": viewpoints,
-        "aspects": aspects,
-        "target": held_out(fitted, question, {"matched": [*viewpoints, *aspects]}),
-        "meaning": heard.meaning,
-    }
-
-
-def _heard_sides(document: ReadableDocument, attention: NDArray[np.float64], window: int, detail: Detail) -> list[Side]:
-    attention = attention[: len(document.words)]
-    if len(attention) > 1:  # where no word is listened to more than another, none stands out
-        attention = attention * (np.ptp(attention, axis=0) > 1e-9)
-    return readable_sides(
-        document,
-        attention,
-        window=window,
-        top_phrases=detail.top_phrases,
-        top_share=SHARE_MARKED,
-        shown_sentences=detail.sentences,
-    )
-
-
-def _named(sides: list[Side], names: Sequence[str], weights: torch.Tensor | None) -> tuple[Side, ...]:
-    shares = [1 / len(sides)] * len(sides) if weights is None else weights[0].tolist()
-    return tuple(
-        replace(side, name=name, weight=float(share)) for side, name, share in zip(sides, names, shares, strict=True)
-    )
-
-
-def _notes(fitted: FittedCorpus, question: Question) -> tuple[str, ...]:
+def _notes(question: Question, *, trained: bool) -> tuple[str, ...]:
     notes = []
-    if question.trained_on(fitted):
+    if trained:
         notes.append("this pair was trained on: its own review is left out here, but the model has learned from it")
     if not len(question.user_document.words):
         notes.append("the person's reviews hold no word the model knows: the person's side is empty")

@@ -82,6 +82,21 @@ class TargetReview:
     marks: tuple[Mark, ...]
 
 
+@dataclass(frozen=True)
+class Reasons:
+    """The part of an Explanation that is the model's own: what it listened to, and what it made of that."""
+
+    viewpoints: tuple[Side, ...]  # all sides of the person, in the order of their index
+    aspects: tuple[Side, ...]  # all sides of the thing
+    target: TargetReview | None
+    positive: Capsule | None = None  # None where the model has no capsules, as all that follows of them is empty
+    negative: Capsule | None = None
+    coupling_positive: tuple[tuple[float, ...], ...] = ()  # a row a viewpoint, a column an aspect
+    coupling_negative: tuple[tuple[float, ...], ...] = ()
+    units: tuple[LogicUnit, ...] = ()  # those of the prevailing sentiment first
+    meaning: str = ""  # of being listened to, in a model without capsules
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation:
     """A predicted rating and its reasons."""

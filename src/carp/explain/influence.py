@@ -33,11 +33,21 @@ class Slopes:
     product: torch.Tensor  # with the product of the two
 
 
-def unit_slopes(model: Carp, user: DocumentReading, item: DocumentReading) -> Slopes:
+def judge_with_gradient(
+    model: Carp, viewpoints: torch.Tensor, aspects: torch.Tensor
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """What the capsules make of pairs [B, M, k], and the gradient of each pair's balance at its own logic units."""
     with torch.enable_grad():
-        units = model.pair(user.viewpoints, item.viewpoints).detach().requires_grad_()
-        gradient = torch.autograd.grad(model.judge(units)["balance"].sum(), units)[0][0]
-    return slopes_at(model, gradient, user.viewpoints[0], item.viewpoints[0])
+        units = model.pair(viewpoints, aspects).detach().requires_grad_()
+        judged = model.judge(units)
+        gradient = torch.autograd.grad(judged["balance"].sum(), units)[0]  # no pair's balance knows another's units
+    return {name: tensor.detach() for name, tensor in judged.items()}, gradient
+
+
+def unit_slopes(model: Carp, user: DocumentReading, item: DocumentReading) -> Slopes:
+    """The slopes of one pair, from the readings of its two documents."""
+    gradient = judge_with_gradient(model, user.viewpoints, item.viewpoints)[1]
+    return slopes_at(model, gradient[0], user.viewpoints[0], item.viewpoints[0])
 
 
 def slopes_at(model: Carp, gradient: torch.Tensor, viewpoints: torch.Tensor, aspects: torch.Tensor) -> Slopes:

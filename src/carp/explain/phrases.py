@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.explain.explanation import Mark, MatchKind, Sentence, Side
-from carp.explain.selection import likeness
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.text.tokens import tokenise
 
@@ -76,11 +75,6 @@ class PhraseBook:
         ]
 
     @cached_property
-    def alike(self) -> NDArray[np.float64]:
-        """How much the sentences of the document say the same. [S, S]"""
-        return likeness(self.document.words, self.document.sentence_numbers)
-
-    @cached_property
     def _inside(self) -> list[dict[tuple[int, int], list[Phrase]]]:
         """For each viewpoint the top phrases in each sentence."""
         found: list[dict[tuple[int, int], list[Phrase]]] = [{} for _ in self.best]
@@ -95,7 +89,7 @@ class PhraseBook:
 
     def prepare(self) -> None:
         """Make now what the first question would wait for."""
-        _ = self.texts, self.alike, self.shared, self._inside
+        _ = self.texts, self.shared, self._inside
 
     def side(self, x: int, chosen: Iterable[tuple[int, int]]) -> Side:
         """The viewpoint by these sentences. In one without a top phrase, its own best phrase is marked."""

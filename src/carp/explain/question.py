@@ -51,20 +51,21 @@ def known_pair(fitted: FittedCorpus, user: int, item: int) -> Question:
     )
 
 
+def as_tensors(document: ReadableDocument) -> tuple[torch.Tensor, torch.Tensor]:
+    """Words and reviews [1, L] of one document; an empty one is a single padding."""
+    words = document.words if len(document.words) else np.zeros(1, np.int32)
+    review = document.review if len(document.review) else np.full(1, -1, np.int32)
+    return torch.from_numpy(words)[None], torch.from_numpy(review)[None]
+
+
 def as_batch(fitted: FittedCorpus, question: Question, device: torch.device) -> Batch:
     """The question as a model is fed it; a training pair comes with its rating, for what leaves it out again."""
-
-    def tensors(document: ReadableDocument) -> tuple[torch.Tensor, torch.Tensor]:
-        words = document.words if len(document.words) else np.zeros(1, np.int32)
-        review = document.review if len(document.review) else np.full(1, -1, np.int32)
-        return torch.from_numpy(words)[None], torch.from_numpy(review)[None]
-
     trained = question.trained_on(fitted)
     return Batch(
         torch.tensor([question.user]),
         torch.tensor([question.item]),
-        *tensors(question.user_document),
-        *tensors(question.item_document),
+        *as_tensors(question.user_document),
+        *as_tensors(question.item_document),
         ratings=torch.tensor([float(fitted.rating[question.record])]) if trained else None,
         training=trained,
     ).to(device)

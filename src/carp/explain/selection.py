@@ -84,6 +84,17 @@ def choose_reasons(
     return found
 
 
+def weightiest_and_new(weight: Array, alike: Array, n: int) -> list[int]:
+    """The n heaviest sentences, each counted for what it says that those before it did not; heaviest first."""
+    news = np.ones(len(weight))
+    chosen: list[int] = []
+    while len(chosen) < min(n, len(weight)):
+        worth = np.where(np.isin(np.arange(len(weight)), chosen), -1.0, weight * news)
+        chosen.append(int(worth.argmax()))
+        news = news * (1 - alike[chosen[-1]]) ** 2
+    return sorted(chosen, key=lambda place: -weight[place])
+
+
 def _best_pair(
     user: Array, item: Array, together: Array, sides: tuple[_Shown, _Shown]
 ) -> tuple[int | None, int | None]:

@@ -4,3 +4,7 @@
 catalogue. Models, documents and pairs come in; the same numbers as from the plain model go out, or None where only the
 plain path is there.
 """
+
+from carp.moved import moved_names
+
+__getattr__ = moved_names(__name__)

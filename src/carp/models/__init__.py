@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 class Entry:
     place: str  # module:class
     summary: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)  # that make the model what its name says
+    variant: str | None = None  # taken unless another is given
 
 
 REGISTRY: dict[str, Entry] = {
-    "carp": Entry("carp.models.carp:Carp", "capsule network of viewpoints and aspects, SIGIR'19"),
-    "carp-ra": Entry("carp.models.carp:Carp", "CARP with plain routing by agreement", {"routing": "agreement"}),
+    "carp": Entry("carp.models.carp:Carp", "capsule network of viewpoints and aspects, SIGIR'19", variant="calibrated"),
+    "carp-paper": Entry("carp.models.carp:Carp", "CARP as the paper has it", variant="paper"),
+    "carp-ra": Entry(
+        "carp.models.carp:Carp", "the paper's CARP with plain routing by agreement", {"routing": "agreement"}
+    ),
     "mean": Entry("carp.models.bias:Mean", "the global mean rating"),
     "bias": Entry("carp.models.bias:Bias", "mean + user bias + item bias, shrinkages tuned on validation"),
     "deepconn": Entry(

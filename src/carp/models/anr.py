@@ -67,6 +67,7 @@ class AspectReading(NamedTuple):
 class Anr(RatingModel):
     Config = AnrConfig
     needs = frozenset({"ids", "documents"})
+    explained_by = "attention"
     separates = True
     config: AnrConfig
 
@@ -93,11 +94,6 @@ class Anr(RatingModel):
             if self.config.biases == "tuned":
                 self.user_bias.copy_(biases.user)
                 self.item_bias.copy_(biases.item)
-
-    def forward(self, batch: Batch) -> Prediction:
-        users = self.encode_users(batch.user_words, batch.user_reviews)
-        items = self.encode_items(batch.item_words, batch.item_reviews)
-        return self.score(batch.users, batch.items, users, items)
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self.read(words, reviews).aspects

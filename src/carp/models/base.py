@@ -50,8 +50,9 @@ class Attention:
 class RatingModel(nn.Module):
     """Subclasses give a Config, `needs`, and `forward`; everything else has a usual form here.
 
-    Models whose two sides separate also give `encode_users`, `encode_items` and `score`, so that each document
-    is encoded once for any number of pairs. Those that can say what they listened to give `explain`.
+    Models whose two sides separate give `encode_users`, `encode_items` and `score` instead of `forward`, so that each
+    document is encoded once for any number of pairs. Those that can say why name their explainer in `explained_by`;
+    the one called "attention" asks for `explain`.
     """
 
     Config: ClassVar[type]  # a frozen dataclass with the paper's values as defaults
@@ -60,17 +61,31 @@ class RatingModel(nn.Module):
     needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, reviews, target_review
     separates: ClassVar[bool] = False
     learns: ClassVar[bool] = True  # False where `start` alone fits the model
+    explained_by: ClassVar[str | None] = None  # one of carp.explain.explainer.EXPLAINERS; None: ratings without reasons
 
     def __init__(self, config: Any, sizes: Sizes) -> None:
         super().__init__()
         self.config = config
         self.sizes = sizes
 
+    @property
+    def reads_gaps(self) -> bool:
+        """Whether a gap inside a document is read as one; other models take it for the document's end."""
+        return False
+
+    @property
+    def liked_above(self) -> float:
+        """The rating above which a person likes a thing: the middle of the range unless the model says otherwise."""
+        return (1 + self.sizes.levels) / 2
+
     def start(self, data: TrainingData) -> None:
         """Set what depends on the training data before the first epoch; not called again on resuming."""
 
     def forward(self, batch: Batch) -> Prediction:
-        raise NotImplementedError
+        """Both documents of each pair encoded, and the two sides scored."""
+        users = self.encode_users(batch.user_words, batch.user_reviews)
+        items = self.encode_items(batch.item_words, batch.item_reviews)
+        return self.score(batch.users, batch.items, users, items)
 
     def loss(self, batch: Batch, prediction: Prediction) -> Tensor:
         assert batch.ratings is not None
@@ -97,9 +112,13 @@ class RatingModel(nn.Module):
     def score(self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor) -> Prediction:
         raise NotImplementedError
 
-    def explain(self, batch: Batch, prediction: Prediction) -> Attention | None:
-        """What led to the prediction of this batch, asked in evaluation; None for models that cannot say."""
+    def sentiment(self, prediction: Prediction) -> Tensor | None:
+        """How far liking outweighs disliking [B]; None for models that do not tell the two apart."""
         return None
+
+    def explain(self, batch: Batch, prediction: Prediction) -> Attention:
+        """What was listened to for the prediction of this batch; asked of models explained by attention."""
+        raise NotImplementedError
 
 
 def shares(amounts: Tensor, there: Tensor) -> Tensor:
@@ -115,10 +134,11 @@ def shares(amounts: Tensor, there: Tensor) -> Tensor:
     return torch.where(total > least, amounts / total.clamp_min(least), even)
 
 
-def pulls(rating: Callable[..., Tensor], *parts: Tensor) -> list[Tensor]:
+def first_order_influence(rating: Callable[..., Tensor], *parts: Tensor) -> list[Tensor]:
     """How much each number of the parts moves the rating made of them, to first order: |x · ∂rating/∂x|.
 
-    >>> [pull.tolist() for pull in pulls(lambda x, y: (x * y).sum(-1), torch.tensor([[1.0, -2.0]]), torch.ones(1, 2))]
+    >>> found = first_order_influence(lambda x, y: (x * y).sum(-1), torch.tensor([[1.0, -2.0]]), torch.ones(1, 2))
+    >>> [one.tolist() for one in found]
     [[[1.0, 2.0]], [[1.0, 2.0]]]
     """
     with torch.enable_grad():

@@ -57,6 +57,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.users)
 
+    @property
+    def own_ratings(self) -> Tensor | None:
+        """What leave-one-out biases have to take out again: in training the pairs' ratings, else nothing."""
+        return self.ratings if self.training else None
+
     def to(self, device: torch.device) -> Batch:
         moved: dict[str, Any] = {
             f.name: value.to(device, non_blocking=True)

@@ -187,6 +187,7 @@ class Carp(RatingModel):
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "released": RELEASED, "calibrated": CALIBRATED}
     needs = frozenset({"ids", "documents"})
     separates = True
+    explained_by = "capsules"
     config: CarpConfig
 
     def __init__(self, config: CarpConfig, sizes: Sizes) -> None:
@@ -217,6 +218,14 @@ class Carp(RatingModel):
     def liked_above(self) -> float:
         return (1 + self.sizes.levels) / 2 if self.config.liked_above is None else self.config.liked_above
 
+    @property
+    def reads_gaps(self) -> bool:
+        return not self.config.padding_attends
+
+    def sentiment(self, prediction: Prediction) -> Tensor:
+        lengths = prediction.tensors["lengths"]
+        return lengths[:, POSITIVE] - lengths[:, NEGATIVE]
+
     def start(self, data: TrainingData) -> None:
         self.biases.fit(data.train, data.valid, self.sizes.levels)
         if self.config.biases == "tuned":
@@ -227,8 +236,7 @@ class Carp(RatingModel):
     def forward(self, batch: Batch) -> Prediction:
         viewpoints = self.encode_users(batch.user_words, batch.user_reviews)
         aspects = self.encode_items(batch.item_words, batch.item_reviews)
-        own = batch.ratings if batch.training else None
-        return self.score(batch.users, batch.items, viewpoints, aspects, own_ratings=own)
+        return self.score(batch.users, batch.items, viewpoints, aspects, batch.own_ratings)
 
     def read_users(self, words: Tensor, reviews: Tensor) -> DocumentReading:
         reading: DocumentReading = self.user_side(self.embedding.weight, words, reviews)
@@ -245,12 +253,7 @@ class Carp(RatingModel):
         return self.read_items(words, reviews).viewpoints
 
     def score(
-        self,
-        users: Tensor,
-        items: Tensor,
-        user_sides: Tensor,
-        item_sides: Tensor,
-        own_ratings: Tensor | None = None,
+        self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor, own_ratings: Tensor | None = None
     ) -> Prediction:
         """From viewpoints and aspects [B, M, k] to ratings."""
         shown = self.judge(self.pair(user_sides, item_sides))

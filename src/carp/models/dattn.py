@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, pulls, shares
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.layers import max_over_words
 
@@ -60,6 +60,7 @@ class AttendedDocument(NamedTuple):
 class DAttn(RatingModel):
     Config = DAttnConfig
     needs = frozenset({"documents"})
+    explained_by = "attention"
     separates = True
     config: DAttnConfig
 
@@ -75,11 +76,6 @@ class DAttn(RatingModel):
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
         self.mean.fill_(float(data.train.ratings.mean()))
-
-    def forward(self, batch: Batch) -> Prediction:
-        users = self.encode_users(batch.user_words, batch.user_reviews)
-        items = self.encode_items(batch.item_words, batch.item_reviews)
-        return self.score(batch.users, batch.items, users, items)
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         vectors: Tensor = self.user_side(self.embedding.weight, words, reviews)  # γ_u, [B, k]
@@ -101,7 +97,9 @@ class DAttn(RatingModel):
             sides = self.user_side.vector(user_pooled), self.item_side.vector(item_pooled)
             return self.score(batch.users, batch.items, *sides).rating
 
-        user_pull, item_pull = (self._by_attention(pull) for pull in pulls(rating, user.pooled, item.pooled))
+        user_pull, item_pull = (
+            self._by_attention(pull) for pull in first_order_influence(rating, user.pooled, item.pooled)
+        )
         return Attention(
             user_words=_both(user, batch.user_words > 0),
             item_words=_both(item, batch.item_words > 0),

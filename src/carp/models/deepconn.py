@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, pulls, shares
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.layers import FactorizationMachine, WordConvolution, max_over_words
 
@@ -46,6 +46,7 @@ class DeepConn(RatingModel):
     Config = DeepConnConfig
     training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.002}
     needs = frozenset({"documents"})
+    explained_by = "attention"
     separates = True
     config: DeepConnConfig
 
@@ -60,11 +61,6 @@ class DeepConn(RatingModel):
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
         self.machine.mean.fill_(float(data.train.ratings.mean()))
-
-    def forward(self, batch: Batch) -> Prediction:
-        users = self.encode_users(batch.user_words, batch.user_reviews)
-        items = self.encode_items(batch.item_words, batch.item_reviews)
-        return self.score(batch.users, batch.items, users, items)
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self._drop(self.user_side(self.embedding.weight, words, reviews))  # x_u, [B, k]
@@ -123,7 +119,7 @@ def explain_pooled(
         sides = user_side.vector(user_pooled), item_side.vector(item_pooled)
         return model.score(batch.users, batch.items, *sides).rating
 
-    user_pull, item_pull = pulls(rating, user, item)
+    user_pull, item_pull = first_order_influence(rating, user, item)
     return Attention(
         user_words=_at_words(user_pull, user_place, batch.user_words > 0),
         item_words=_at_words(item_pull, item_place, batch.item_words > 0),

@@ -42,7 +42,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, pulls, shares
+from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.layers import FactorizationMachine, masked_softmax
 
@@ -74,6 +74,7 @@ class Shelf(NamedTuple):
 class Mpcn(RatingModel):
     Config = MpcnConfig
     needs = frozenset({"documents"})
+    explained_by = "attention"
     config: MpcnConfig
 
     def __init__(self, config: MpcnConfig, sizes: Sizes) -> None:
@@ -135,7 +136,7 @@ class Mpcn(RatingModel):
         user = self.shelve(batch.user_words, batch.user_reviews)
         item = self.shelve(batch.item_words, batch.item_reviews)
         shown = prediction.tensors
-        found = pulls(
+        found = first_order_influence(
             lambda of_user, of_item: self.rate(self.combine(of_user, user), self.combine(of_item, item)),
             shown["user_pooled"],
             shown["item_pooled"],

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carp.models.base import RatingModel
+from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Pairs, TrainingData
-from carp.models.blocks import in_blocks
+from carp.models.blocks import blocks_of_like_length, in_blocks
 from carp.reviews.documents import Documents, padded
 
 BLOCK_WORDS = 30_000  # words encoded at once: bounds memory whatever the documents' lengths
 BLOCK_PAIRS = 4_000
+
+Sides = tuple[Tensor, Tensor]  # of all users, of all items
 
 
 @torch.no_grad()
@@ -26,21 +28,13 @@ def encode_documents(encode: Callable[[Tensor, Tensor], Tensor], documents: Docu
     fast = dispatch.encode_documents(encode, documents, device)
     if fast is not None:
         return fast
-    lengths = documents.lengths()
-    order = np.argsort(lengths, kind="stable")
     sides: Tensor | None = None
-    start = 0
-    while start < len(order):
-        end = min(len(order), start + max(1, BLOCK_WORDS // 8))
-        while end - start > 1 and (end - start) * int(lengths[order[end - 1]]) > BLOCK_WORDS:
-            end = start + (end - start) // 2
-        chosen = order[start:end]
+    for chosen in blocks_of_like_length(documents.lengths(), most_words=BLOCK_WORDS, most=BLOCK_WORDS // 8):
         words, reviews = padded(documents, chosen)
         block = encode(torch.from_numpy(words).to(device), torch.from_numpy(reviews).to(device))
         if sides is None:
-            sides = block.new_empty((len(order), *block.shape[1:]))
+            sides = block.new_empty((len(documents), *block.shape[1:]))
         sides[torch.from_numpy(chosen).to(device)] = block
-        start = end
     assert sides is not None, "there is always at least one document"
     return sides
 
@@ -95,3 +89,13 @@ def _rated_in_blocks(size: int, rated: Callable[[int, int], Tensor], device: tor
     ratings = torch.empty(size, device=device)
     in_blocks(size, BLOCK_PAIRS, rated, lambda begin, found: ratings[begin : begin + len(found)].copy_(found))
     return ratings
+
+
+@torch.no_grad()
+def score_blocks(model: RatingModel, sides: Sides, pairs: Pairs) -> Iterator[Prediction]:
+    """Predictions of pairs from sides that are ready, a block at a time."""
+    users, items = sides
+    for start in range(0, len(pairs), BLOCK_PAIRS):
+        u = torch.from_numpy(pairs.users[start : start + BLOCK_PAIRS]).to(users.device)
+        i = torch.from_numpy(pairs.items[start : start + BLOCK_PAIRS]).to(users.device)
+        yield model.score(u, i, users[u], items[i])

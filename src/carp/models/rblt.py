@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import nn
 
 from carp.models.base import Prediction
 from carp.models.batch import Batch, Sizes, TrainingData
@@ -56,18 +56,14 @@ class Rblt(Mf):
     Config = RbltConfig
     needs = frozenset({"ids", "reviews"})
     config: RbltConfig
-    user_topics: Tensor
-    item_topics: Tensor
-    meeting_weight: Tensor
-    mean: Tensor
 
     def __init__(self, config: RbltConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         k = config.latent_size
-        self.register_buffer("user_topics", torch.full((sizes.users, k), 1 / k))  # θ_u
-        self.register_buffer("item_topics", torch.full((sizes.items, k), 1 / k))  # θ_i
-        self.register_buffer("meeting_weight", torch.ones(()))  # κ²
-        self.register_buffer("mean", torch.zeros(()))  # μ
+        self.user_topics = nn.Buffer(torch.full((sizes.users, k), 1 / k))  # θ_u
+        self.item_topics = nn.Buffer(torch.full((sizes.items, k), 1 / k))  # θ_i
+        self.meeting_weight = nn.Buffer(torch.ones(()))  # κ²
+        self.mean = nn.Buffer(torch.zeros(()))  # μ
 
     def start(self, data: TrainingData) -> None:
         super().start(data)

@@ -84,27 +84,24 @@ class TextSide(nn.Module):
 class Ridge(RatingModel):
     Config = RidgeConfig
     needs = frozenset({"ids", "documents"})
+    explained_by = "attention"
     separates = True
     learns = False
     config: RidgeConfig
-    bigrams: Tensor
-    coefficients: Tensor
-    penalty: Tensor
 
     def __init__(self, config: RidgeConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         self.biases = TunedBiases(sizes)
         terms = sizes.words + 1 + config.bigrams  # term 0 is the padding, which no document has
         self.user_text, self.item_text = TextSide(terms), TextSide(terms)
-        self.register_buffer("bigrams", torch.full((config.bigrams,), NO_BIGRAM))  # sorted; codes of carp.models.tfidf
-        self.register_buffer("coefficients", torch.tensor([0.0, 1.0]))  # c₀, c₁
-        self.register_buffer("penalty", torch.zeros(()))  # λ, as it was chosen
+        self.bigrams = nn.Buffer(torch.full((config.bigrams,), NO_BIGRAM))  # sorted; codes of carp.models.tfidf
+        self.coefficients = nn.Buffer(torch.tensor([0.0, 1.0]))  # c₀, c₁
+        self.penalty = nn.Buffer(torch.zeros(()))  # λ, as it was chosen
 
     def forward(self, batch: Batch) -> Prediction:
         users = self.encode_users(batch.user_words, batch.user_reviews)
         items = self.encode_items(batch.item_words, batch.item_reviews)
-        own = batch.ratings if batch.training else None
-        return self.score(batch.users, batch.items, users, items, own_ratings=own)
+        return self.score(batch.users, batch.items, users, items, batch.own_ratings)
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self._encode(self.user_text, words, reviews)
@@ -130,12 +127,7 @@ class Ridge(RatingModel):
         return rows, terms, torch.cat([column[there], column[:, :-1][known]])
 
     def score(
-        self,
-        users: Tensor,
-        items: Tensor,
-        user_sides: Tensor,
-        item_sides: Tensor,
-        own_ratings: Tensor | None = None,
+        self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor, own_ratings: Tensor | None = None
     ) -> Prediction:
         baseline = self.biases(users, items, own_ratings)
         text = user_sides.reshape(len(users)) + item_sides.reshape(len(users))

@@ -134,6 +134,7 @@ class Stack:
 class Tarmf(RatingModel):
     Config = TarmfConfig
     needs = frozenset({"ids", "documents"})
+    explained_by = "attention"
     separates = True
     config: TarmfConfig
     user_factors: Tensor

@@ -59,6 +59,7 @@ class TransNet(RatingModel):
     Config = TransNetConfig
     training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.002}
     needs = frozenset({"documents", "target_review"})
+    explained_by = "attention"
     separates = True
     config: TransNetConfig
 
@@ -78,12 +79,6 @@ class TransNet(RatingModel):
     def start(self, data: TrainingData) -> None:
         for machine in (self.machine, self.target_machine):
             machine.mean.fill_(float(data.train.ratings.mean()))
-
-    def forward(self, batch: Batch) -> Prediction:
-        """The source network: the pair's own review is never looked at."""
-        users = self.encode_users(batch.user_words, batch.user_reviews)
-        items = self.encode_items(batch.item_words, batch.item_reviews)
-        return self.score(batch.users, batch.items, users, items)
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         vectors: Tensor = self.user_side(self.embedding.weight, words, reviews)  # x_A, [B, k]

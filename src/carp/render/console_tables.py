@@ -1,4 +1,4 @@
-"""What commands print and write besides explanations: tables, JSON documents, files of pairs, the next command."""
+"""What commands read, print and write besides explanations: tables, JSON, files of pairs, the next command."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int =
 
 
 def facts_table(facts: Sequence[tuple[str, str]]) -> str:
-    """
+    """Facts below one another, each beside its name.
+
     >>> print(facts_table([("split", "80:20, seed 0"), ("test pairs", "480")]))
     split        80:20, seed 0
     test pairs   480
@@ -59,12 +60,12 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def json_document(value: Any) -> str:
-    """One JSON document in ASCII, so that no terminal, pipe or encoding can spoil it; NaN is refused."""
+    """One JSON document in ASCII, so that no terminal, pipe or encoding can damage it; NaN is refused."""
     return json.dumps(value, indent=2, allow_nan=False)
 
 
 def command(name: str, *words: str | Path, options: Sequence[str | Path] = ()) -> str:
-    """A command of carp that can be pasted into the shell that runs this one; ids may begin with a dash.
+    """A carp command, ready to be pasted into the shell that runs this one; ids may begin with a dash.
 
     >>> command("explain", "my model", "-u1", "i7", options=["--units", "1"]).endswith(
     ...     "explain --units 1 -- 'my model' -u1 i7")
@@ -81,7 +82,7 @@ def command(name: str, *words: str | Path, options: Sequence[str | Path] = ()) -
 
 
 def corpus_text(facts: dict[str, Any], statistics: dict[str, float], ledger: Ledger, folder: Path, size: int) -> str:
-    """What was read, refused and dropped, by which rule ratings were mapped, and the paper's table of what is left."""
+    """What was read, rejected and dropped, how ratings were mapped, and the paper's table of what is left."""
     from carp.reviews.corpora.dataset_statistics import statistics_table
     from carp.storage import readable_size
 
@@ -97,7 +98,7 @@ def corpus_text(facts: dict[str, Any], statistics: dict[str, float], ledger: Led
 
 
 def evaluation_text(found: dict[str, Any]) -> str:
-    """Test errors beside those of the references, and in words what the difference is worth."""
+    """Test errors beside those of the references, and what the difference means in words."""
     order = dict.fromkeys([found["model"], "bias", "mean"])
     rows = [[name, *(f"{found['rows'][name][error]:.4f}" for error in ("mse", "rmse", "mae"))] for name in order]
     parts = [table(["model", "MSE", "RMSE", "MAE"], rows), ""]
@@ -128,7 +129,7 @@ def _verdict(found: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class PairFile:
-    """Pairs of a user and an item, and whatever else stands in their rows."""
+    """Pairs of a user and an item, and the other columns of their rows."""
 
     pairs: list[tuple[str, str]]
     extra_names: list[str]
@@ -136,7 +137,7 @@ class PairFile:
 
 
 def read_pairs(path: Path) -> PairFile:
-    """A CSV file with the columns user and item; every row is checked before anything is done with it."""
+    """A CSV file with the columns user and item; all rows are checked before any is used."""
     rows = csv.reader(io.StringIO(_utf8(path), newline=""), strict=True)
     pairs, extras = [], []
     try:
@@ -161,7 +162,7 @@ def read_pairs(path: Path) -> PairFile:
 
 
 def predictions_csv(file: PairFile, ratings: Sequence[float], notes: Sequence[str | None]) -> str:
-    """The pairs with rating and note, then the columns that came with them; line ends are plain."""
+    """The pairs with their rating and note, then the columns that came with them; lines end in a newline alone."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow([*PAIR, *ADDED, *file.extra_names])
@@ -171,7 +172,7 @@ def predictions_csv(file: PairFile, ratings: Sequence[float], notes: Sequence[st
 
 
 def recommendations_csv(everybody: Iterable[tuple[str, Sequence[Recommendation]]]) -> Iterator[str]:
-    """What each person would rate highest, a piece of the file for each; an average nobody knows is left empty."""
+    """What each person would rate highest, one piece of the file a person; an unknown average is left empty."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(RANKED)
@@ -185,7 +186,7 @@ def recommendations_csv(everybody: Iterable[tuple[str, Sequence[Recommendation]]
 
 
 def read_newcomer(file: str) -> list[str]:
-    """What somebody wrote whom nobody knows: reviews apart by blank lines, from a file, or standard input for `-`."""
+    """A newcomer's reviews, separated by blank lines, from a file or, for `-`, from standard input."""
     where = "standard input" if file == "-" else file
     if file == "-":
         text = _decoded(sys.stdin.buffer.read(MAX_NEWCOMER_BYTES + 1), where)
@@ -219,7 +220,7 @@ def _decoded(content: bytes, where: str) -> str:
 
 
 def _check_header(header: list[str], path: Path) -> list[int]:
-    """Where the columns stand that are neither user nor item."""
+    """The places of the columns that are neither user nor item."""
     listed = ", ".join(header) or "none"
     missing = [name for name in PAIR if name not in header]
     if missing:
@@ -231,9 +232,9 @@ def _check_header(header: list[str], path: Path) -> list[int]:
     named = [f"given_{name}" if name in ADDED else name for name in header]
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice:
-        raise InputError(f"the column {twice!r} stands twice in the header", where=str(path), fix="rename one of them")
+        raise InputError(f"the column {twice!r} is in the header twice", where=str(path), fix="rename one of them")
     return [place for place, name in enumerate(header) if name not in PAIR]
 
 
 def _bad_row(path: Path, line: int, what: str) -> InputError:
-    return InputError(what, where=f"{path}, line {line}", fix="correct the row, or take it out")
+    return InputError(what, where=f"{path}, line {line}", fix="correct the row or remove it")

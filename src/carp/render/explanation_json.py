@@ -1,4 +1,4 @@
-"""An explanation as JSON that any reader takes: no NaN, and nothing in it that a terminal or a page would obey."""
+"""An explanation as JSON that every reader accepts: no NaN, and nothing that a terminal or a page would obey."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 from carp.explain.explanation import Explanation
 
-# Escaped, the data stay what they are: terminal controls, reordering controls, lone surrogates, the start of a tag.
+# Written as escapes, which read back as the same data: controls of terminals and of the order of text, lone
+# surrogates, the start of a tag.
 _UNSAFE = re.compile("[<\x7f-\x9f\u2028-\u202e\u2066-\u206f\ud800-\udfff]")
 
 
@@ -21,7 +22,7 @@ def explanation_json(explanation: Explanation, indent: int | None = 2) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of any library as Python's own, and None for what JSON cannot say."""
+    """Numbers of any library as Python's own, and None for what JSON cannot hold."""
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""How true explanations are, as text: every figure beside chance, and what it says in words."""
+"""How true explanations are, as text: every figure beside chance, and what it means in words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOW = {"score": "as they stand", "beside rating": "beside the overall rating"}
 
 
 def faithfulness_text(found: Faithfulness) -> str:
-    """All measures in their order, with a reading of each."""
+    """All measures, each with what it means in words."""
     parts = [_heading(found)]
     parts += _removal("Sentences shown", found.sentences) + _removal("Phrases marked in them", found.phrases)
     parts += _agreement(found.agreement) + _resemblance(found.resemblance)
@@ -32,7 +32,7 @@ def faithfulness_text(found: Faithfulness) -> str:
 
 
 def _wrapped(part: str) -> str:
-    """Sentences are broken at the width of a page, rows of a table never."""
+    """Sentences wrapped at the width of a page, rows of tables left whole."""
     return "\n".join(line if "   " in line else textwrap.fill(line, WIDTH) for line in part.splitlines())
 
 
@@ -42,7 +42,7 @@ def _heading(found: Faithfulness) -> str:
         f"{found.split}.\n"
         f"Named are the sentences of the top {found.units} logic units of the prevailing sentiment, or of the "
         f"{found.units} sides most listened to.\n"
-        f"The prediction is {found.moved:.3f} stars from that of the biases alone, on average: so much is there to "
+        f"On average the prediction is {found.moved:.3f} stars from that of the biases alone: that much is there to "
         "explain."
     )
 
@@ -81,10 +81,10 @@ def _removal(title: str, found: Removal) -> list[str]:
     rows += _row("blanked out, |move|; random sentences", found.blanked_beside_sentences)
     about = (
         f"{title}: {found.words:.0f} words a pair, {found.share:.0%} of both documents. Moves of the rating in stars; "
-        "words are deleted where it does not say otherwise."
+        "words are deleted unless a row says otherwise."
     )
     if found.unnamed:
-        about += f" Nothing is named for {found.unnamed:,} pairs."
+        about += f" For {found.unnamed:,} pairs nothing is named."
     return [f"{about}\n{table(COLUMNS, rows)}", _moves_reading(found.beside_words)] if rows else [about]
 
 
@@ -93,12 +93,12 @@ def _moves_reading(found: Moves) -> str:
         found.comprehensiveness,
         "Without the named words the rating moves more than without random ones: it rests on them.",
         "Without the named words the rating moves less than without random ones: it does not rest on them.",
-        f"The size of the move cannot be told from that of random words (p < {CLEAR} in both tests is asked for).",
+        f"The size of the move cannot be told from that of random words (p is not below {CLEAR} in both tests).",
     )
     direction = _verdict(
         found.signed_comprehensiveness,
-        "It gives way in the direction the explanation says.",
-        "It moves against the direction the explanation says.",
+        "It moves the way the explanation says.",
+        "It moves the opposite way to what the explanation says.",
         "Its direction cannot be told from chance.",
     )
     alone = _verdict(
@@ -148,8 +148,8 @@ def _agreement(found: Agreement | None) -> list[str]:
     ]
     title = f"Agreement with the sign of the held-out rating ({found.liked:,} of {found.pairs:,} liked); 0.5 is chance."
     prevailing = (
-        f"The prevailing sentiment is the rating's for {found.prevailing:.1%} of pairs; the commoner sign always would "
-        f"be for {found.always:.1%}."
+        f"The prevailing sentiment is right for {found.prevailing:.1%} of pairs; always naming the more common one "
+        f"would be right for {found.always:.1%}."
     )
     return [f"{title}\n{table(['AUC of', '', '95 %'], rows)}", f"{reading}\n{prevailing}"]
 
@@ -207,7 +207,7 @@ def _aspects(found: Sequence[AspectCorrelation]) -> list[str]:
             "capsules: the same, each times its capsule's length. lengths: those lengths alone, which know no aspect.\n"
             "pull: what the aspect's words do to the balance, downwards.\n"
             "words: their share of the document, no model. stars: how low the reviews with them were rated, no model.\n"
-            "Above 0 is right."
+            "A correlation above 0 is right."
         )
     return parts
 

@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Bar:
-    """A progress bar for an epoch at a time, and one line for each epoch that is over.
+    """A progress bar for the running epoch, and one line for each finished one.
 
-    The bar shows the figures of the epoch before: reading the loss of a batch would make a GPU wait for it. Where
-    standard error is no terminal only the lines are written.
+    The bar shows the figures of the previous epoch: to read the loss of a batch would make a GPU wait. Where
+    standard error is not a terminal, only the lines are written.
     """
 
     def __init__(self, epochs: int) -> None:
@@ -45,8 +45,8 @@ class Bar:
         self.console.print(f"{words}   {record['seconds']:.1f} s{mark}", highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Leave the terminal as it was: a bar that is left running hides the cursor."""
+        """Leave the terminal as it was: a bar left running hides the cursor."""
         try:
             self.progress.stop()
-        except IndexError:  # Ctrl-C came while the bar was starting: it stops what had not begun yet
+        except IndexError:  # Ctrl-C came while the bar was starting: there is nothing to stop yet
             self.console.show_cursor()

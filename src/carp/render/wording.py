@@ -1,4 +1,4 @@
-"""The words, numbers and cuts that text and page share, so that both say the same."""
+"""Words, numbers and phrases that the terminal and the page share, so that both say the same."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ Fragment = tuple[str, Kinds]  # a stretch of text and the kinds of the marks tha
 NOTHING: Kinds = frozenset()
 SIGN = {"positive": "+", "negative": "−"}
 SIDE_TITLE = {"viewpoint": "What the person cares about", "aspect": "What people say of the thing"}
-HEARD_TITLE = {"viewpoint": "In what the person wrote", "aspect": "In what people wrote of the thing"}
+HEARD_TITLE = {"viewpoint": "In what the person wrote", "aspect": "In what people wrote about the thing"}
 # By whether a model has several sides of one kind.
 PHRASE_MEANING: dict[bool, dict[str, str]] = {
     False: {"own": "a phrase the model listened to"},
     True: {"own": "a phrase that this one alone listened to", "shared": "a phrase that several listened to"},
 }
-SIDES_SHOWN = 3  # of a model without capsules, for each of the two; the others are named
+MARK_TITLE = {
+    "own": "a phrase of this one alone",
+    "shared": "a phrase of several",
+    "positive": "matches a reason that speaks for it",
+    "negative": "matches a reason that speaks against it",
+    "matched": "words that the model listened to in other reviews",
+}
+SIDES_SHOWN = 3  # by their sentences, of the person and of the thing, without capsules; the others are only named
 SPEAKS = {"positive": "speaks for it", "negative": "speaks against it"}
 
-# One character for one character, so that marks keep pointing at the right places. Escape sequences cannot reach a
-# terminal, and reordering controls cannot make a text read as something else than it says.
+# One character for one character, so that marks keep pointing at the right places. No escape sequence reaches a
+# terminal, and no reordering control makes a text read differently from what it says.
 _NEUTRAL = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
     | {0x0D: " ", 0x7F: "\u2421", 0x2028: " ", 0x2029: " "}
@@ -40,7 +47,7 @@ _NEUTRAL = (
 
 @dataclass(frozen=True)
 class Fact:
-    """A rating worth comparing the prediction with; a value of None is one that nobody knows."""
+    """A rating worth comparing the prediction with; its value is None where it is not known."""
 
     kind: Literal["predicted", "actual", "biases", "average"]
     label: str
@@ -72,7 +79,7 @@ def split_by_marks(text: str, marks: Iterable[Mark]) -> list[Fragment]:
 
 
 def phrases_of(text: str, marks: Iterable[Mark]) -> list[Fragment]:
-    """The same cut as it reads best: where phrases overlap the shared one wins, and none begins or ends in a space.
+    """The same cut, made to read well: where phrases overlap the shared one wins, and none begins or ends in a space.
 
     >>> phrases_of("clamp without hitting", [Mark(0, 13, "own"), Mark(6, 21, "shared")]) == [
     ...     ("clamp", {"own"}), (" ", set()), ("without hitting", {"shared"})]
@@ -132,8 +139,12 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def scale_words(explanation: Explanation) -> str:
-    low, high = explanation.rating_range
+def scale_words(rating_range: tuple[float, float]) -> str:
+    """
+    >>> scale_words((0.5, 5.0))
+    'from 0.5 to 5'
+    """
+    low, high = rating_range
     return f"from {low:g} to {high:g}"
 
 
@@ -142,15 +153,15 @@ def person(explanation: Explanation) -> str:
 
 
 def facts(explanation: Explanation) -> list[Fact]:
-    """The predicted rating and what it can be held against."""
+    """The predicted rating and the ratings to compare it with."""
     target, baseline, mean = explanation.target, explanation.baseline, explanation.item_mean
     rating = explanation.rating
-    if explanation.prevailing is None:  # not all that such a model adds to the biases need come from the texts
+    if explanation.prevailing is None:  # such a model may add to the biases what does not come from the texts
         moved = ("the prediction is", "above", "below")
     else:
         moved = ("the texts move it", "up", "down")
     return [
-        Fact("predicted", "predicted", rating, f"on a scale {scale_words(explanation)}"),
+        Fact("predicted", "predicted", rating, f"on a scale {scale_words(explanation.rating_range)}"),
         Fact(
             "actual", "actual", target.rating, _compared("the prediction is", rating - target.rating, "above", "below")
         )
@@ -177,11 +188,11 @@ def _compared(start: str, difference: float, up: str, down: str) -> str:
 
 
 def balance(explanation: Explanation) -> str:
-    """In one sentence, which way the listed reasons point, or what is there in their place."""
+    """One sentence: which way the listed reasons point, or what is shown in their place."""
     if explanation.prevailing is None:
         return (
             f"Below is what the model {explanation.model} listened to most in what the person wrote and in what "
-            "people wrote of the thing."
+            "people wrote about the thing."
         )
     count = Counter(unit.sentiment for unit in explanation.units)
     if not count:
@@ -198,7 +209,7 @@ def _counted(count: int) -> str:
 
 
 def weighed(explanation: Explanation) -> str:
-    """In one sentence, which capsule prevails."""
+    """One sentence: which capsule prevails."""
     longer, shorter = ("for", "against") if explanation.prevailing == "positive" else ("against", "for")
     return (
         f"The {explanation.prevailing} capsule is the longer one: the texts make it likelier that the person "
@@ -216,7 +227,7 @@ def side_name(side: Side) -> str:
 
 
 def less_heard(sides: Sequence[Side]) -> str:
-    """The sides that are not shown by their sentences, in one line."""
+    """One line on the sides that are not shown by their sentences."""
     rest = by_weight(sides)[SIDES_SHOWN:]
     if not rest:
         return ""
@@ -228,7 +239,7 @@ def source_parts(sentence: Sentence) -> list[str]:
     rated = sentence.rating is not None and math.isfinite(sentence.rating)
     return [
         f"by {sentence.user}" if sentence.user is not None else "by the newcomer",
-        f"about {sentence.item}" if sentence.item is not None else "about a thing not named",
+        f"about {sentence.item}" if sentence.item is not None else "about an unnamed thing",
         f"rated {sentence.rating:g}" if rated else "without a rating",
     ]
 

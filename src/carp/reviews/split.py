@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from carp.reviews.split_parts import SPLIT_NAMES, TEST, TRAIN, VALID
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.corpus import Corpus
+
+SplitRow = tuple[str, str, str]  # user, item, part
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,13 @@ class Split:
         return self.records(TEST)
 
 
-def split_corpus(corpus: Corpus, *, seed: int = 0, file: Path | None = None) -> Split:
-    """The split to use: a file's, else the corpus' own column, else the paper's rule with this seed."""
-    if file is not None:
-        return split_from_file(corpus, file)
+def split_corpus(corpus: Corpus, *, seed: int = 0, own: Path | Sequence[SplitRow] | None = None) -> Split:
+    """The split to use: the user's own, else the corpus' own column, else the paper's rule with this seed."""
+    if isinstance(own, Path):
+        return split_from_file(corpus, own)
+    if own is not None:
+        rows = ((f"row {number}", row) for number, row in enumerate(own))
+        return split_from_rows(corpus, rows, "the split that was given")
     if corpus.split is not None:
         return checked(Split(np.asarray(corpus.split, dtype=np.int8), "the corpus' own split column"))
     return random_split(corpus.user, corpus.item, seed=seed)
@@ -95,28 +101,36 @@ def checked(split: Split) -> Split:
 
 def split_from_file(corpus: Corpus, file: Path) -> Split:
     """A CSV with the columns user, item, split (train, valid or test); it must name every record."""
+    rows = (
+        (f"line {line}", tuple((row.get(role) or "").strip() for role in ("user", "item", "split")))
+        for line, row in _rows(file)
+    )
+    return split_from_rows(corpus, rows, str(file))
+
+
+def split_from_rows(corpus: Corpus, rows: Iterable[tuple[str, Sequence[str]]], origin: str) -> Split:
+    """Rows of user, item and part, each with its place in the origin; together they name every record."""
     known = {(int(u), int(i)): r for r, (u, i) in enumerate(zip(corpus.user, corpus.item, strict=True))}
     users, items = corpus.users.index(), corpus.items.index()
     part = np.full(len(corpus.user), -1, dtype=np.int8)
-    for line, row in _rows(file):
-        name = (row.get("split") or "").strip().lower()
-        if name not in SPLIT_NAMES:
+    for place, (user, item, name) in rows:
+        if name.strip().lower() not in SPLIT_NAMES:
             raise InputError(
-                f"{name!r} is no part of a split", where=f"{file}, line {line}", fix="write train, valid or test"
+                f"{name!r} is no part of a split", where=f"{origin}, {place}", fix="write train, valid or test"
             )
-        pair = (users.get((row.get("user") or "").strip(), -1), items.get((row.get("item") or "").strip(), -1))
-        if pair in known:  # pairs that preparing dropped may stand in the file
-            part[known[pair]] = SPLIT_NAMES[name]
+        pair = users.get(user, -1), items.get(item, -1)
+        if pair in known:  # pairs that preparing dropped may be among the rows
+            part[known[pair]] = SPLIT_NAMES[name.strip().lower()]
     missing = np.flatnonzero(part < 0)
     if len(missing):
         r = int(missing[0])
         raise InputError(
             f"{len(missing)} of {len(part)} records have no place in the split, the first is "
             f"{corpus.users[int(corpus.user[r])]}, {corpus.items[int(corpus.item[r])]}",
-            where=str(file),
+            where=origin,
             fix="add a line for each of them",
         )
-    return checked(Split(part, str(file)))
+    return checked(Split(part, origin))
 
 
 def _rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:

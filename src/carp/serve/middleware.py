@@ -26,7 +26,7 @@ HEADERS = [
 ]
 
 
-class Gate:
+class RequestMiddleware:
     """Stands inside the app's own error handling, so that no exception is ever shown by the framework."""
 
     def __init__(self, app: ASGIApp, counters: Counters) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -71,26 +70,31 @@ def result_sections(folder: Path) -> list[dict[str, str]]:
     return sections
 
 
+@dataclass(frozen=True)
+class RouteShown:
+    """A route as the page of routes shows it."""
+
+    method: str
+    path: str
+    summary: str
+    fields: str
+
+
 def docs_page(schema: dict[str, Any]) -> bytes:
     """What can be asked, as a plain page: no script and nothing from elsewhere."""
-    rows = []
-    for path, methods in schema["paths"].items():
-        for method, about in methods.items():
-            names = [one["name"] for one in about.get("parameters", [])]
-            body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            known = (
-                schema.get("components", {}).get("schemas", {}).get(str(body.get("$ref", "")).rpartition("/")[2], {})
-            )
-            names += list(known.get("properties", {}))
-            rows.append(
-                f"<dt><code>{method.upper()} {html.escape(path)}</code></dt><dd>{html.escape(about.get('summary', ''))}"
-                + (f"<br>Fields: <code>{html.escape(', '.join(names))}</code>" if names else "")
-                + "</dd>"
-            )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>carp: what can be asked</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"></head>\n<body><main>'
-        '<h1>What can be asked</h1>\n<p>The same for machines: <a href="openapi.json">openapi.json</a>. '
-        "Refusals are problem documents (RFC 9457).</p>\n"
-        f"<dl>{''.join(rows)}</dl></main></body></html>\n"
-    ).encode()
+    from carp.render.html_templates import filled
+
+    routes = [
+        RouteShown(method.upper(), path, about.get("summary", ""), ", ".join(_fields(about, schema)))
+        for path, methods in schema["paths"].items()
+        for method, about in methods.items()
+    ]
+    return filled("routes.html", routes=routes).encode()
+
+
+def _fields(about: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    """The names of what a route takes, in its address and in its body."""
+    names = [one["name"] for one in about.get("parameters", [])]
+    body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    known = schema.get("components", {}).get("schemas", {}).get(str(body.get("$ref", "")).rpartition("/")[2], {})
+    return [*names, *known.get("properties", {})]

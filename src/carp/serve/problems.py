@@ -86,7 +86,7 @@ def problem_document(problem: HTTPException, request_id: str) -> bytes:
 
 
 def problem_of(error: CarpError) -> Problem:
-    """A mendable error of the library as a refusal. Its `where` is left out: it may be a place on the disk."""
+    """An error that the user can fix, as a refusal. Its `where` is left out: it may be a place on the disk."""
     if isinstance(error, UnknownIdError):
         return Problem(404, error.what, fix=error.fix, kind="unknown-id")
     if isinstance(error, InputError):

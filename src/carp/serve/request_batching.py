@@ -16,12 +16,12 @@ Answer = Callable[[Sequence[Pair]], Sequence[T | Exception]]  # an exception is 
 class RequestBatcher(Generic[T]):
     """Gathers the pairs that arrive in one round of the event loop, or while others are answered.
 
-    With `turns`, at most `most` of them are answered in each turn; without, all are as soon as possible.
+    With `queue`, at most `most` of them are answered in each turn; without, all are as soon as possible.
     """
 
-    def __init__(self, answer: Answer[T], *, turns: WorkQueue | None = None, most: int = 64) -> None:
+    def __init__(self, answer: Answer[T], *, queue: WorkQueue | None = None, most: int = 64) -> None:
         self._answer = answer
-        self._turns = turns
+        self._turns = queue
         self._most = most
         self._waiting: list[tuple[Pair, asyncio.Future[T]]] = []
         self._work: asyncio.Task[None] | None = None

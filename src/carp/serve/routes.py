@@ -1,4 +1,4 @@
-"""The routes: each asks the desk and answers JSON."""
+"""The routes: each asks the answer service and answers JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import carp
 from carp.errors import CarpError
 from carp.serve import problems
 from carp.serve.answer_service import AnswerService, encode
-from carp.serve.middleware import Gate
+from carp.serve.middleware import RequestMiddleware
 from carp.serve.page_files import INDEX, docs_page, page_files, result_sections
 from carp.serve.problems import Problem, echo
 from carp.serve.request_batching import RequestBatcher
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 AT_ONCE = 50  # pairs of a batch rated in one turn: others come in between
 EXPLAINED_AT_ONCE = 8
-QUIET = {"tracing": False, "metrics": False, "logs": False}  # nothing is told to anybody outside
+QUIET = {"tracing": False, "metrics": False, "logs": False}  # nothing is reported to anybody outside
 
 None_ = Annotated[Nothing, Query()]
 
 
 def make_app(recommender: Recommender, results: Path | None = None, *, workers: int = 1, warm: bool = False) -> FastAPI:
     """The service for a fitted recommender; `warm` prepares now what the first requests would wait for."""
-    desk = AnswerService(recommender)
+    service = AnswerService(recommender)
     if warm:
-        desk.warm()
+        service.warm()
     extra: dict[str, Any] = {"telemetry": QUIET}
     app = FastAPI(
         title="carp",
@@ -59,11 +59,11 @@ def make_app(recommender: Recommender, results: Path | None = None, *, workers: 
         **extra,
     )
     problems.install(app)
-    turns = WorkQueue()
-    _find(app, desk, turns)
-    _rate(app, desk, turns)
-    _explain(app, desk, turns)
-    _tell(app, desk, turns, results, warm)
+    queue = WorkQueue()
+    _find(app, service, queue)
+    _rate(app, service, queue)
+    _explain(app, service, queue)
+    _tell(app, service, queue, results, warm)
     _page(app)
     counters = Counters([*(str(getattr(route, "path", "")) for route in app.routes), "/metrics"], workers)
     app.state.counters = counters
@@ -72,7 +72,7 @@ def make_app(recommender: Recommender, results: Path | None = None, *, workers: 
     async def metrics(query: None_) -> Response:
         return Response(counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.add_middleware(Gate, counters=counters)
+    app.add_middleware(RequestMiddleware, counters=counters)
     return app
 
 
@@ -80,20 +80,20 @@ def answered(value: Any) -> Response:
     return Response(value if isinstance(value, bytes) else encode(value), media_type="application/json")
 
 
-def _find(app: FastAPI, desk: AnswerService, turns: WorkQueue) -> None:
+def _find(app: FastAPI, service: AnswerService, queue: WorkQueue) -> None:
     @app.get("/api/users", summary="People, by id or by the text of their reviews")
     async def users(query: Annotated[Search, Query()]) -> Response:
-        work = lambda: desk.search(desk.users, "users", query.q, query.limit, query.offset)  # noqa: E731
-        return answered(await turns.take(work))
+        work = lambda: service.search(service.users, "users", query.q, query.limit, query.offset)  # noqa: E731
+        return answered(await queue.take(work))
 
     @app.get("/api/items", summary="Things, by id or by the text of their reviews")
     async def items(query: Annotated[Search, Query()]) -> Response:
-        work = lambda: desk.search(desk.items, "items", query.q, query.limit, query.offset)  # noqa: E731
-        return answered(await turns.take(work))
+        work = lambda: service.search(service.items, "items", query.q, query.limit, query.offset)  # noqa: E731
+        return answered(await queue.take(work))
 
 
-def _rate(app: FastAPI, desk: AnswerService, turns: WorkQueue) -> None:
-    together: RequestBatcher[dict[str, Any]] = RequestBatcher(desk.predict)
+def _rate(app: FastAPI, service: AnswerService, queue: WorkQueue) -> None:
+    together: RequestBatcher[dict[str, Any]] = RequestBatcher(service.predict)
 
     @app.post("/api/predict", summary="Ratings of one pair or of many")
     async def predict(body: Predict) -> Response:
@@ -103,20 +103,20 @@ def _rate(app: FastAPI, desk: AnswerService, turns: WorkQueue) -> None:
         rows: list[dict[str, Any]] = []
         for start in range(0, len(asked), AT_ONCE):
             part = asked[start : start + AT_ONCE]
-            rows += await turns.take(lambda part=part: desk.predict(part))  # type: ignore[misc]
+            rows += await queue.take(lambda part=part: service.predict(part))  # type: ignore[misc]
         return answered({"predictions": rows})
 
     @app.get("/api/recommend", summary="The things a person would rate highest, with a reason each")
     async def recommend(query: Annotated[RecommendQuery, Query()]) -> Response:
-        return answered(await turns.take(lambda: desk.recommend(query.user, query.n)))
+        return answered(await queue.take(lambda: service.recommend(query.user, query.n)))
 
     @app.post("/api/newcomer", summary="Ratings, reasons and recommendations for somebody known only by pasted reviews")
     async def newcomer(body: Newcomer) -> Response:
-        return answered(await turns.take(lambda: desk.newcomer(body.reviews, body.items, body.explain, body.n)))
+        return answered(await queue.take(lambda: service.newcomer(body.reviews, body.items, body.explain, body.n)))
 
 
-def _explain(app: FastAPI, desk: AnswerService, turns: WorkQueue) -> None:
-    together: RequestBatcher[bytes] = RequestBatcher(desk.explain, turns=turns, most=EXPLAINED_AT_ONCE)
+def _explain(app: FastAPI, service: AnswerService, queue: WorkQueue) -> None:
+    together: RequestBatcher[bytes] = RequestBatcher(service.explain, queue=queue, most=EXPLAINED_AT_ONCE)
 
     @app.get("/api/explain", summary="Why a person would rate a thing so")
     async def explain(query: Annotated[PairQuery, Query()]) -> Response:
@@ -124,22 +124,22 @@ def _explain(app: FastAPI, desk: AnswerService, turns: WorkQueue) -> None:
 
     @app.get("/api/compare", summary="Two things for one person")
     async def compare(query: Annotated[CompareQuery, Query()]) -> Response:
-        return answered(await turns.take(lambda: desk.compare(query.user, query.first, query.second)))
+        return answered(await queue.take(lambda: service.compare(query.user, query.first, query.second)))
 
     @app.get("/api/users/{user:path}/profile", summary="A person's viewpoints, with phrases and sentences")
     async def person(user: str, query: None_) -> Response:
-        return answered(await turns.take(lambda: desk.person(user)))
+        return answered(await queue.take(lambda: service.person(user)))
 
     @app.get("/api/items/{item:path}/profile", summary="What the raters of a thing like and dislike about it")
     async def thing(item: str, query: None_) -> Response:
-        return answered(await turns.take(lambda: desk.thing(item)))
+        return answered(await queue.take(lambda: service.thing(item)))
 
     @app.get("/api/items/{item:path}/summary", summary="The sentences about a thing that matter to one person")
     async def summary(item: str, query: Annotated[SummaryQuery, Query()]) -> Response:
-        return answered(await turns.take(lambda: desk.summary(query.user, item, query.n)))
+        return answered(await queue.take(lambda: service.summary(query.user, item, query.n)))
 
 
-def _tell(app: FastAPI, desk: AnswerService, turns: WorkQueue, results: Path | None, warm: bool) -> None:
+def _tell(app: FastAPI, service: AnswerService, queue: WorkQueue, results: Path | None, warm: bool) -> None:
     sections = cache(lambda: _sections(results))
 
     def has_results() -> bool:
@@ -147,7 +147,7 @@ def _tell(app: FastAPI, desk: AnswerService, turns: WorkQueue, results: Path | N
             return bool(sections()["sections"])
         return False
 
-    what = cache(lambda: {**about(desk.recommender), "results": has_results()})
+    what = cache(lambda: {**about(service.recommender), "results": has_results()})
     if warm:
         what()
 
@@ -157,7 +157,7 @@ def _tell(app: FastAPI, desk: AnswerService, turns: WorkQueue, results: Path | N
 
     @app.get("/api/results", summary="Tables and plots of the benchmark, if there are any")
     async def tell_results(query: None_) -> Response:
-        return answered(await turns.take(sections))
+        return answered(await queue.take(sections))
 
     @app.get("/healthz", summary="Whether the service is there")
     async def health(query: None_) -> Response:
@@ -165,7 +165,7 @@ def _tell(app: FastAPI, desk: AnswerService, turns: WorkQueue, results: Path | N
 
     @app.get("/version", summary="Its version")
     async def version(query: None_) -> Response:
-        return answered({"version": carp.__version__, "model": desk.recommender.name})
+        return answered({"version": carp.__version__, "model": service.recommender.name})
 
     docs: Callable[[], bytes] = cache(lambda: docs_page(app.openapi()))
 

@@ -8,7 +8,6 @@ import numpy as np
 
 import carp
 from carp.explain.explainer import explains
-from carp.models.carp import Carp
 from carp.recommender import Recommender
 from carp.reviews.split_parts import TEST
 from carp.training.fitted_corpus import FittedCorpus
@@ -27,7 +26,7 @@ def about(recommender: Recommender) -> dict[str, Any]:
         "rating_range": [scale.low, scale.high],
         "rating_step": rating_step(fitted),
         "explains": explains(type(model)),
-        "capsules": isinstance(model, Carp),
+        "capsules": recommender.explainer.for_and_against,
         "newcomers": model.separates,
         "corpus": file_name(str(sources[0])) if sources else None,
         "example": example_pair(fitted),

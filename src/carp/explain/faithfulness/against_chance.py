@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from carp.evaluate.metrics import bootstrap_intervals, paired_t, wilcoxon
+from carp.evaluate.significance import bootstrap_intervals, paired_t, wilcoxon
 
 CLEAR = 0.01  # p below which a difference is called one
 

@@ -29,10 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
+from carp.evaluate.significance import percentile_interval
 from carp.explain.faithfulness.aspect_words import aspect_words
-from carp.explain.faithfulness.held_out import Floats, HeldOut
-from carp.explain.faithfulness.named_words import Capsules, Reasons
 from carp.explain.faithfulness.rank_correlation import rank_correlation, resampled_correlations
+from carp.explain.named_words import CapsuleFigures, NamedReasons
+from carp.explain.pair_texts import Floats, PairTexts
 from carp.models.carp import NEGATIVE, POSITIVE
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_corpus import FittedCorpus
@@ -104,7 +105,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def aspect_correlations(
-    fitted: FittedCorpus, held: HeldOut, reasons: Reasons, scores: Scores, *, draws: int = 1000
+    fitted: FittedCorpus, held: PairTexts, reasons: NamedReasons, scores: Scores, *, draws: int = 1000
 ) -> tuple[AspectCorrelation, ...]:
     """All aspects that have both scores and words of ours; empty for models without capsules."""
     if reasons.capsules is None:
@@ -140,7 +141,7 @@ def _is_among(fitted: FittedCorpus, words: frozenset[str]) -> NDArray[np.bool_]:
 
 
 def _readings(
-    fitted: FittedCorpus, held: HeldOut, reasons: Reasons, capsules: Capsules, spoken: NDArray[np.bool_]
+    fitted: FittedCorpus, held: PairTexts, reasons: NamedReasons, capsules: CapsuleFigures, spoken: NDArray[np.bool_]
 ) -> dict[str, Floats]:
     """How badly each pair's item does on an aspect, by each reading; NaN where nothing is said of it. [N]"""
     number, length = spoken.sum(1), held.item.there.sum(1)
@@ -165,7 +166,7 @@ def _readings(
 
 
 def _correlated(
-    name: str, low: str, badness: Floats, fitted: FittedCorpus, held: HeldOut, readings: dict[str, Floats], draws: int
+    name: str, low: str, badness: Floats, fitted: FittedCorpus, held: PairTexts, readings: dict[str, Floats], draws: int
 ) -> list[AspectCorrelation]:
     of_pairs = badness[held.pairs.records]
     items, place = np.unique(held.pairs.items, return_inverse=True)
@@ -216,5 +217,5 @@ def _over(drawn: Floats, reading: str) -> dict[str, tuple[float, float] | None]:
 def _interval(drawn: Floats) -> tuple[float, float] | None:
     if not np.isfinite(drawn).all():
         return None
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    low, high = percentile_interval(drawn)
     return float(low), float(high)

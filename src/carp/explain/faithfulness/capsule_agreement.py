@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.evaluate.metrics import area_under_curve
-from carp.explain.faithfulness.held_out import Flags, Floats
+from carp.evaluate.significance import percentile_interval, resampled
+from carp.explain.pair_texts import Flags, Floats
 from carp.models.carp import NEGATIVE, POSITIVE
 
 
@@ -24,7 +25,7 @@ class Agreement:
     bias_auc: float  # of the biases alone, which have read no word
     over_biases: tuple[float, float]  # interval of the capsules' area minus the biases'
     prevailing: float  # share of pairs in which the longer capsule is that of the rating's sign
-    always: float  # the same for always answering with the commoner sign
+    always: float  # the same for always answering with the more common sign
 
 
 def agreement(
@@ -35,32 +36,30 @@ def agreement(
     auc, rating_auc, bias_auc = (area_under_curve(score, liked) for score in (balance, rating, biases))
     if auc is None or rating_auc is None or bias_auc is None:
         return None
-    drawn = _resampled([balance, biases], liked, draws, seed)
+    drawn = _resampled_areas([balance, biases], liked, draws, seed)
     return Agreement(
         pairs=len(liked),
         liked=int(liked.sum()),
         auc=auc,
-        interval=_interval(drawn[:, 0]),
+        interval=_interval(drawn[0]),
         rating_auc=rating_auc,
         bias_auc=bias_auc,
-        over_biases=_interval(drawn[:, 0] - drawn[:, 1]),
+        over_biases=_interval(drawn[0] - drawn[1]),
         prevailing=float(((balance >= 0) == liked).mean()),
         always=float(max(liked.mean(), 1 - liked.mean())),
     )
 
 
-def _resampled(scores: list[Floats], liked: Flags, draws: int, seed: int) -> NDArray[np.float64]:
-    """Areas of resampled pairs [draws', scores]; draws in which one kind is missing say nothing."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(draws):
-        chosen = rng.integers(len(liked), size=len(liked))
-        areas = [area_under_curve(score[chosen], liked[chosen]) for score in scores]
-        if areas[0] is not None:
-            found.append(areas)
-    return np.array(found, dtype=np.float64).reshape(-1, len(scores))
+def _resampled_areas(scores: list[Floats], liked: Flags, draws: int, seed: int) -> Floats:
+    """Areas of pairs drawn anew [scores, draws]; nan where all of a draw's pairs were liked, or none."""
+
+    def of_drawn(places: NDArray[np.int64]) -> Floats:
+        areas = [[area_under_curve(score[chosen], liked[chosen]) for chosen in places] for score in scores]
+        return np.array(areas, dtype=np.float64)  # None becomes nan
+
+    return resampled(of_drawn, len(liked), draws=draws, seed=seed)
 
 
-def _interval(drawn: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = np.quantile(drawn, [0.025, 0.975])
+def _interval(drawn: Floats) -> tuple[float, float]:
+    low, high = percentile_interval(drawn[np.isfinite(drawn)])
     return float(low), float(high)

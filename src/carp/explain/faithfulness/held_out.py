@@ -1,76 +1,28 @@
-"""Held-out pairs with their documents as rectangles, every word knowing its sentence."""
+"""Held-out pairs, and their documents with words taken away."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from carp.explain.pair_texts import PLACES, Flags, Floats, Keys, PaddedTexts, PairTexts, batch_of, blocks
 from carp.models.base import RatingModel
-from carp.models.batch import Batch, Pairs
+from carp.models.batch import Pairs
 from carp.reviews.documents import Documents, padded
 from carp.training.fitted_corpus import FittedCorpus
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Keys = NDArray[np.int64]
 
-PLACES = 1 << 20  # sentences a review can have before keys of two reviews would meet
-BLOCK_WORDS = 30_000  # of one side, read at once: bounds memory whatever the documents' lengths
-BLOCK_PAIRS = 256
-
-
-@dataclass(frozen=True, eq=False)
-class PaddedTexts:
-    """One side's documents, padded: word 0, review and sentence -1."""
-
-    words: NDArray[np.int32]  # [N, L]
-    reviews: NDArray[np.int32]  # [N, L]
-    sentences: Keys  # [N, L] record · PLACES + place of the sentence in it: the same in every model
-
-    @property
-    def there(self) -> Flags:
-        return self.words > 0
-
-    @property
-    def widths(self) -> NDArray[np.int64]:
-        """How far each document reaches, gaps inside it counted. [N]"""
-        ends: NDArray[np.int64] = (self.there * np.arange(1, self.words.shape[1] + 1)).max(1, initial=0)
-        return ends
-
-    def rows(self, chosen: NDArray[np.int64]) -> PaddedTexts:
-        """Some documents, no wider than they need to be."""
-        width = max(1, int(self.widths[chosen].max(initial=0)))
-        return PaddedTexts(self.words[chosen, :width], self.reviews[chosen, :width], self.sentences[chosen, :width])
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Pairs of the test part and what may speak for them."""
-
-    pairs: Pairs
-    user: PaddedTexts
-    item: PaddedTexts
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    @property
-    def sides(self) -> tuple[PaddedTexts, PaddedTexts]:
-        return self.user, self.item
-
-
-def held_out_pairs(fitted: FittedCorpus, number: int | None = None, seed: int = 0) -> HeldOut:
+def held_out_pairs(fitted: FittedCorpus, number: int | None = None, seed: int = 0) -> PairTexts:
     """So many test pairs, chosen by the seed alone, in the corpus' order; all of them where there are no more."""
     test = fitted.test_pairs()
     chosen = np.arange(len(test))
     if number is not None and number < len(test):
         chosen = np.sort(np.random.default_rng(seed).choice(len(test), size=number, replace=False))
     pairs = Pairs(test.users[chosen], test.items[chosen], test.ratings[chosen], test.records[chosen])
-    return HeldOut(
+    return PairTexts(
         pairs,
         _texts(fitted, fitted.user_documents, pairs.users),
         _texts(fitted, fitted.item_documents, pairs.items),
@@ -92,7 +44,7 @@ def _sentence_keys(fitted: FittedCorpus, documents: Documents, owner: int) -> Ke
     return np.array([record * PLACES + place for record, place in found], dtype=np.int64)
 
 
-def with_texts(held: HeldOut, user: PaddedTexts, item: PaddedTexts) -> HeldOut:
+def with_texts(held: PairTexts, user: PaddedTexts, item: PaddedTexts) -> PairTexts:
     """The same pairs with other documents."""
     return replace(held, user=user, item=item)
 
@@ -100,30 +52,8 @@ def with_texts(held: HeldOut, user: PaddedTexts, item: PaddedTexts) -> HeldOut:
 # ---- rating from words
 
 
-def blocks(held: HeldOut) -> Iterator[NDArray[np.int64]]:
-    """Pairs with documents of like length together, so that little is padded; few enough for memory."""
-    widths = np.maximum(held.user.widths, held.item.widths)
-    order = np.argsort(widths, kind="stable")
-    start = 0
-    while start < len(order):
-        end = min(len(order), start + BLOCK_PAIRS)
-        while end - start > 1 and (end - start) * int(widths[order[end - 1]]) > BLOCK_WORDS:
-            end = start + (end - start) // 2
-        yield order[start:end]
-        start = end
-
-
-def batch_of(held: HeldOut, chosen: NDArray[np.int64], device: torch.device) -> Batch:
-    user, item = held.user.rows(chosen), held.item.rows(chosen)
-    columns = (held.pairs.users[chosen], held.pairs.items[chosen], user.words, user.reviews, item.words, item.reviews)
-    users, items, user_words, user_reviews, item_words, item_reviews = (
-        torch.from_numpy(np.ascontiguousarray(column)).to(device) for column in columns
-    )
-    return Batch(users, items, user_words, user_reviews, item_words, item_reviews)
-
-
 @torch.no_grad()
-def ratings(model: RatingModel, held: HeldOut, device: torch.device) -> Floats:
+def ratings(model: RatingModel, held: PairTexts, device: torch.device) -> Floats:
     """What the model predicts from these documents, in stars and not clipped, so that no move is hidden. [N]"""
     found = np.zeros(len(held))
     for chosen in blocks(held):

@@ -9,23 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from carp.errors import UsageError
-from carp.explain.explainer import explainable
+from carp.explain.explainer import Explainer, explains
 from carp.explain.faithfulness.aspect_scores import AspectCorrelation, aspect_correlations, read_aspects
 from carp.explain.faithfulness.aspect_words import aspect_words
 from carp.explain.faithfulness.capsule_agreement import Agreement, agreement
-from carp.explain.faithfulness.held_out import Floats, HeldOut, held_out_pairs
-from carp.explain.faithfulness.named_words import UNITS, Reasons, reasons_of
+from carp.explain.faithfulness.held_out import held_out_pairs
 from carp.explain.faithfulness.planted_causes import CausesFound, planted_causes_found
 from carp.explain.faithfulness.resemblance import Resemblance, resemblance
 from carp.explain.faithfulness.stability import Stability, stability
 from carp.explain.faithfulness.word_removal import DRAWS, Removal, Trial, removal
-from carp.models.batch import Pairs
-from carp.models.carp import Carp
-from carp.recommender import Recommender
+from carp.explain.named_words import UNITS, NamedReasons
+from carp.explain.pair_texts import Floats, PairTexts
 from carp.reviews.shop.made_up_shop import Shop
 
 Tell = Callable[[str], None]
@@ -59,10 +55,10 @@ class Faithfulness:
 
 
 def measure_explanations(
-    recommender: Recommender,
+    explainer: Explainer,
     *,
     pairs: int = PAIRS,
-    against: Sequence[Recommender] = (),
+    against: Sequence[Explainer] = (),
     aspects: Path | None = None,
     shop: Shop | None = None,
     draws: int = DRAWS,
@@ -75,77 +71,71 @@ def measure_explanations(
     made-up shop that the corpus came from.
     """
     began = time.monotonic()
-    fitted, device = recommender.fitted_corpus, recommender.device
-    _check(recommender, against)
-    scores = None if aspects is None else read_aspects(aspects, fitted)
+    fitted, corpus = explainer.fitted, explainer.corpus
+    _check(explainer, against)
+    scores = None if aspects is None else read_aspects(aspects, corpus)
     tell("Asking for the reasons")
-    held = held_out_pairs(fitted, pairs, seed)
-    reasons = reasons_of(recommender.model, held, device, recommender.name)
-    biases = _biases(recommender, held.pairs)
-    trial = Trial(recommender.model, held, reasons, device)
+    held = held_out_pairs(corpus, pairs, seed)
+    reasons = explainer.name_words(held)
+    biases = fitted.biases_alone(held.pairs.users, held.pairs.items).double().cpu().numpy()
+    trial = Trial(fitted.model, held, reasons, fitted.device)
     tell("Taking named words away")
     sentences = removal(trial, (reasons.user.shown, reasons.item.shown), blank=True, draws=draws, seed=seed)
     phrases = removal(trial, (reasons.user.marked, reasons.item.marked), draws=draws, seed=seed)
     tell("Reading what was written afterwards")
-    alike = resemblance(fitted, held, reasons)
+    alike = resemblance(corpus, held, reasons)
     steady = _stability(held, reasons, against, biases, pairs, seed, tell) if against else None
     if scores is not None:
         tell("Ranking by the reviewers' own scores")
-    ranked = () if scores is None else aspect_correlations(fitted, held, reasons, scores)
+    ranked = () if scores is None else aspect_correlations(corpus, held, reasons, scores)
     return Faithfulness(
-        model=recommender.name,
-        seed=recommender.seed,
-        split=str(fitted.facts["split"]),
+        model=fitted.name,
+        seed=fitted.facts["seed"],
+        split=str(corpus.facts["split"]),
         pairs=len(held),
         units=UNITS,
         draws=draws,
         moved=float(np.abs(reasons.rating - biases).mean()),
         sentences=sentences,
         phrases=phrases,
-        agreement=_agreement(recommender, held, reasons, biases),
+        agreement=_agreement(explainer, held, reasons, biases),
         resemblance=alike,
         stability=steady,
         aspects=ranked,
-        planted=_planted(recommender, shop, pairs, tell),
-        notes=_notes(recommender, sentences, scores),
+        planted=_planted(explainer, shop, pairs, tell),
+        notes=_notes(explainer, sentences, scores),
         seconds=time.monotonic() - began,
     )
 
 
-def _check(recommender: Recommender, against: Sequence[Recommender]) -> None:
+def _check(explainer: Explainer, against: Sequence[Explainer]) -> None:
     """Refuse before the work what cannot be measured."""
-    ours = recommender.fitted_corpus
+    ours = explainer.corpus
     if not len(ours.test_pairs()):
         raise UsageError("there are no held-out pairs to explain", fix="train with a split that has a test part")
-    for other in (recommender, *against):
-        explainable(other.model, other.name)
-        theirs = other.fitted_corpus
+    for other in (explainer, *against):
+        if not explains(type(other.fitted.model)):
+            raise other.silent()
+        theirs = other.corpus
         if ours.facts["fingerprint"] != theirs.facts["fingerprint"] or not np.array_equal(ours.part, theirs.part):
+            named = f"{other.fitted.name} of seed {other.fitted.facts['seed']}"
             raise UsageError(
-                f"stability is measured on the same held-out pairs, and {other.name} of seed {other.seed} has others",
+                f"stability is measured on the same held-out pairs, and {named} has others",
                 fix="train it on the same corpus with the same --split-seed and another --seed",
             )
 
 
-@torch.no_grad()
-def _biases(recommender: Recommender, pairs: Pairs) -> Floats:
-    users, items = (torch.from_numpy(side).to(recommender.device) for side in (pairs.users, pairs.items))
-    stars = recommender.baseline(users, items).clamp(1, recommender.fitted_corpus.levels)
-    found: NDArray[np.float64] = stars.double().cpu().numpy()
-    return found
-
-
-def _agreement(recommender: Recommender, held: HeldOut, reasons: Reasons, biases: Floats) -> Agreement | None:
-    if reasons.capsules is None or not isinstance(recommender.model, Carp):
+def _agreement(explainer: Explainer, held: PairTexts, reasons: NamedReasons, biases: Floats) -> Agreement | None:
+    if reasons.capsules is None:
         return None
-    liked = held.pairs.ratings > recommender.model.liked_above
+    liked = held.pairs.ratings > explainer.fitted.model.liked_above
     return agreement(reasons.capsules.lengths, liked, reasons.rating, biases)
 
 
 def _stability(
-    held: HeldOut,
-    reasons: Reasons,
-    against: Sequence[Recommender],
+    held: PairTexts,
+    reasons: NamedReasons,
+    against: Sequence[Explainer],
     biases: Floats,
     pairs: int,
     seed: int,
@@ -153,25 +143,25 @@ def _stability(
 ) -> Stability:
     all_held, all_reasons = [held], [reasons]
     for other in against:
-        tell(f"Asking {other.name} of seed {other.seed}")
-        all_held.append(held_out_pairs(other.fitted_corpus, pairs, seed))
-        all_reasons.append(reasons_of(other.model, all_held[-1], other.device, other.name))
+        tell(f"Asking {other.fitted.name} of seed {other.fitted.facts['seed']}")
+        all_held.append(held_out_pairs(other.corpus, pairs, seed))
+        all_reasons.append(other.name_words(all_held[-1]))
     return stability(all_held, all_reasons, biases, seed=seed)
 
 
-def _planted(recommender: Recommender, shop: Shop | None, pairs: int, tell: Tell) -> CausesFound | None:
+def _planted(explainer: Explainer, shop: Shop | None, pairs: int, tell: Tell) -> CausesFound | None:
     if shop is None:
         return None
     tell("Looking for planted causes")
-    return planted_causes_found(recommender, shop, pairs=pairs)
+    return planted_causes_found(explainer, shop, pairs=pairs)
 
 
-def _notes(recommender: Recommender, sentences: Removal, scores: dict[str, Floats] | None) -> tuple[str, ...]:
+def _notes(explainer: Explainer, sentences: Removal, scores: dict[str, Floats] | None) -> tuple[str, ...]:
     notes = []
     moves = sentences.beside_words.comprehensiveness
     if moves is not None and moves.named == 0 and moves.chance == 0:
         notes.append("no rating moved whatever was removed: for known people and things this model reads no document")
-    if not isinstance(recommender.model, Carp):
+    if not explainer.for_and_against:
         unsigned = "" if sentences.beside_words.signed_comprehensiveness else "signs, "
         notes.append(f"the model has no capsules: {unsigned}agreement and aspects cannot be measured")
     left = sorted(name for name in scores or {} if not aspect_words(name))

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from carp.explain.explainer import Explainer
 from carp.explain.explanation import Explanation, Sentence, Sentiment, Side
-from carp.recommender import Recommender
+from carp.explain.question import Detail, known_pair
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.shop.made_up_shop import Shop
 from carp.reviews.shop.sentence_writer import topic_of_sentence
+from carp.training.fitted_corpus import FittedCorpus
 
 UNITS = 3
 Shown = tuple[list[Sentence], list[Sentence]]  # together, of the person and of the thing
@@ -35,7 +37,7 @@ class CausesFound:
 
 
 def planted_causes_found(
-    recommender: Recommender, shop: Shop, *, pairs: int | None = None, draws: int = 20, seed: int = 0
+    explainer: Explainer, shop: Shop, *, pairs: int | None = None, draws: int = 20, seed: int = 0
 ) -> CausesFound:
     """Look at held-out pairs: a cause is shown where one logic unit names its topic on both sides, in a sentence
     of the viewpoint and in a sentence of the aspect.
@@ -43,18 +45,19 @@ def planted_causes_found(
     A model without logic units shows it where what it listens to most names the topic on both sides, whatever the
     sentiment and whichever went with which: an easier task, as its chance tells.
     """
-    test = recommender.fitted_corpus.test_pairs()
+    corpus = explainer.corpus
+    test = corpus.test_pairs()
+    detail = Detail(prevailing_units=UNITS, other_units=UNITS)
     rng = np.random.default_rng(seed)
     hits, chances, explains_by_units = [], [], True
     for user, item in list(zip(test.users.tolist(), test.items.tolist(), strict=True))[:pairs]:
-        names = recommender.fitted_corpus.users[user], recommender.fitted_corpus.items[item]
-        cause = shop.planted_cause(*names)
-        explanation = recommender.explain(*names, prevailing_units=UNITS, other_units=UNITS)
+        cause = shop.planted_cause(corpus.users[user], corpus.items[item])
+        (explanation,) = explainer.explain([known_pair(corpus, user, item)], detail)
         explains_by_units = explanation.positive is not None
         shown = _shown(explanation, cause.sentiment)
         hits.append(any(_names(cause.topic, *sentences) for sentences in shown))
         sizes = [(len(viewpoint), len(aspect)) for viewpoint, aspect in shown]
-        chances.append(_chance(recommender, (user, item), cause.topic, sizes, draws, rng))
+        chances.append(_chance(corpus, (user, item), cause.topic, sizes, draws, rng))
     found = CausesFound(len(hits), float(np.mean(hits)), float(np.mean(chances)))
     return found if explains_by_units else replace(found, shown_by="sides it listens to")
 
@@ -77,7 +80,7 @@ def _names(topic: str, viewpoint: Iterable[Sentence], aspect: Iterable[Sentence]
 
 
 def _chance(
-    recommender: Recommender,
+    corpus: FittedCorpus,
     pair: tuple[int, int],
     topic: str,
     sizes: list[tuple[int, int]],
@@ -85,11 +88,10 @@ def _chance(
     rng: np.random.Generator,
 ) -> float:
     """How often random sentences in the same numbers would name the topic on both sides of one unit."""
-    fitted = recommender.fitted_corpus
-    record = fitted.record_of_pair.get(pair, -1)
+    record = corpus.record_of_pair.get(pair, -1)
     about = [
-        np.array([topic_of_sentence(text) == topic for text in _sentences(fitted.readable(documents, owner, record))])
-        for documents, owner in ((fitted.user_documents, pair[0]), (fitted.item_documents, pair[1]))
+        np.array([topic_of_sentence(text) == topic for text in _sentences(corpus.readable(documents, owner, record))])
+        for documents, owner in ((corpus.user_documents, pair[0]), (corpus.item_documents, pair[1]))
     ]
     if any(len(side) == 0 for side in about):
         return 0.0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.explain.faithfulness.held_out import Floats
+from carp.evaluate.significance import resampled
+from carp.explain.pair_texts import Floats
 
 
 def rank_correlation(ours: Floats, theirs: Floats) -> float | None:
@@ -14,21 +17,22 @@ def rank_correlation(ours: Floats, theirs: Floats) -> float | None:
     >>> rank_correlation(np.array([1.0, 2.0, 3.0, 9.0]), np.array([0.1, 0.3, 0.2, 0.4]))
     0.8
     """
-    value = float(_correlations(_ranks(ours[None]), _ranks(theirs[None]))[0]) if len(ours) > 1 else np.nan
+    from scipy.stats import spearmanr
+
+    if not len(ours) or not np.ptp(ours) or not np.ptp(theirs):
+        return None
+    value = float(spearmanr(ours, theirs).statistic)
     return round(value, 12) if np.isfinite(value) else None
 
 
-def resampled_correlations(columns: Floats, target: Floats, *, draws: int = 1000, seed: int = 0) -> NDArray[np.float64]:
+def resampled_correlations(columns: Floats, target: Floats, *, draws: int = 1000, seed: int = 0) -> Floats:
     """Spearman's of each column [c, n] with the target, over pairs drawn anew; all share the draws. [c, draws]"""
-    rng = np.random.default_rng(seed)
-    found = np.empty((len(columns), draws))
-    step = max(1, 2_000_000 // max(len(target), 1))  # bounds the memory of a block of draws
-    for start in range(0, draws, step):
-        chosen = rng.integers(len(target), size=(min(step, draws - start), len(target)))
-        ranked = _ranks(target[chosen])
-        for place, column in enumerate(columns):
-            found[place, start : start + len(chosen)] = _correlations(_ranks(column[chosen]), ranked)
-    return found
+
+    def of_drawn(places: NDArray[np.int64]) -> Floats:
+        ranked = _ranks(target[places])
+        return np.stack([_correlations(_ranks(column[places]), ranked) for column in columns])
+
+    return resampled(of_drawn, len(target), draws=draws, seed=seed)
 
 
 def _ranks(values: Floats) -> Floats:
@@ -38,6 +42,9 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _correlations(ours: Floats, theirs: Floats) -> Floats:
-    ours, theirs = (ranks - ranks.mean(-1, keepdims=True) for ranks in (ours, theirs))
-    spread = np.sqrt(np.square(ours).sum(-1) * np.square(theirs).sum(-1))
-    return np.where(spread > 0, (ours * theirs).sum(-1) / np.where(spread > 0, spread, 1.0), np.nan)
+    """Pearson's of each row with the row beside it; nan where one of them does not vary."""
+    from scipy.stats import ConstantInputWarning, pearsonr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConstantInputWarning)
+        return np.asarray(pearsonr(ours, theirs, axis=-1).statistic)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.explain.faithfulness.against_chance import ChanceComparison, compared
-from carp.explain.faithfulness.held_out import Flags, Floats, HeldOut
-from carp.explain.faithfulness.named_words import Reasons
+from carp.explain.named_words import NamedReasons
+from carp.explain.pair_texts import Flags, Floats, PairTexts
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_corpus import FittedCorpus
 
@@ -29,7 +29,7 @@ class Resemblance:
     like_length: ChanceComparison | None  # beside those nearest in length
 
 
-def resemblance(fitted: FittedCorpus, held: HeldOut, reasons: Reasons) -> Resemblance:
+def resemblance(fitted: FittedCorpus, held: PairTexts, reasons: NamedReasons) -> Resemblance:
     """Means over the named sentences of a pair; chance is the mean over all the sentences it could have been."""
     rarity = inverse_document_frequency(fitted)
     named, anywhere, nearest = (np.full(len(held), np.nan) for _ in range(3))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.evaluate.metrics import bootstrap_intervals
+from carp.evaluate.significance import bootstrap_intervals
 from carp.explain.faithfulness.against_chance import ChanceComparison, compared
-from carp.explain.faithfulness.held_out import Floats, HeldOut, Keys
-from carp.explain.faithfulness.named_words import Reasons
 from carp.explain.faithfulness.rank_correlation import rank_correlation
+from carp.explain.named_words import NamedReasons
+from carp.explain.pair_texts import Floats, Keys, PairTexts
 
 DRAWS = 200
 FEWEST = 3  # sentences that can be ranked
@@ -38,7 +38,9 @@ class _Said:
     named: NDArray[np.bool_]
 
 
-def stability(held: Sequence[HeldOut], reasons: Sequence[Reasons], biases: Floats, *, seed: int = 0) -> Stability:
+def stability(
+    held: Sequence[PairTexts], reasons: Sequence[NamedReasons], biases: Floats, *, seed: int = 0
+) -> Stability:
     """Of two or more models' reasons for the same pairs; they need not see the same words."""
     said = [_documents(*both) for both in zip(held, reasons, strict=True)]
     twos = [(one, other) for one in range(len(said)) for other in range(one)]
@@ -60,7 +62,7 @@ def stability(held: Sequence[HeldOut], reasons: Sequence[Reasons], biases: Float
     )
 
 
-def _documents(held: HeldOut, reasons: Reasons) -> list[list[_Said]]:
+def _documents(held: PairTexts, reasons: NamedReasons) -> list[list[_Said]]:
     """For each pair its two documents."""
     found: list[list[_Said]] = []
     for row in range(len(held)):

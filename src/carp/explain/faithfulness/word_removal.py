@@ -18,10 +18,7 @@ from numpy.typing import NDArray
 
 from carp.explain.faithfulness.against_chance import ChanceComparison, compared
 from carp.explain.faithfulness.held_out import (
-    Flags,
     Floats,
-    HeldOut,
-    PaddedTexts,
     blanked,
     random_sentences,
     random_words,
@@ -29,9 +26,9 @@ from carp.explain.faithfulness.held_out import (
     with_texts,
     without,
 )
-from carp.explain.faithfulness.named_words import Reasons
+from carp.explain.named_words import NamedReasons
+from carp.explain.pair_texts import Flags, PaddedTexts, PairTexts
 from carp.models.base import RatingModel
-from carp.models.carp import Carp
 
 DRAWS = 5
 Draw = Callable[[PaddedTexts, NDArray[np.int64], np.random.Generator], Flags]
@@ -67,8 +64,8 @@ class Trial:
     """A model, its pairs, and the ratings that words are taken from."""
 
     model: RatingModel
-    held: HeldOut
-    reasons: Reasons
+    held: PairTexts
+    reasons: NamedReasons
     device: torch.device
 
     def moved(self, chosen: Chosen, take: Take = without) -> Floats:
@@ -89,7 +86,7 @@ def removal(trial: Trial, chosen: Chosen, *, blank: bool = False, draws: int = D
     words = _drawn(trial, numbers, random_words, draws, seed)
     sentences = _drawn(trial, numbers, random_sentences, draws, seed + 1)
     gone, kept = trial.moved(chosen), trial.moved(trial.all_but(chosen))
-    out = trial.moved(chosen, blanked) if blank and _reads_gaps(trial.model) else None
+    out = trial.moved(chosen, blanked) if blank and trial.model.reads_gaps else None
     return Removal(
         words=float(number.mean()),
         share=float((number / np.maximum(in_all, 1)).mean()),
@@ -124,11 +121,6 @@ def _moves(trial: Trial, gone: Floats, kept: Floats, drawn: list[Chosen]) -> Mov
     return Moves(
         sized(gone, random_gone), signed(gone, random_gone), sized(kept, random_kept), signed(kept, random_kept)
     )
-
-
-def _reads_gaps(model: RatingModel) -> bool:
-    """Whether a gap inside a document is read as one: other models take word 0 for the document's end."""
-    return isinstance(model, Carp) and not model.config.padding_attends
 
 
 def _blanked(trial: Trial, out: Floats | None, drawn: list[Chosen]) -> ChanceComparison | None:

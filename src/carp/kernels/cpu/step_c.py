@@ -15,10 +15,10 @@ from carp.kernels.cpu.step_plan import StepPlan
 from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Store, spread
 from carp.kernels.cpu.viewpoints_c import (
+    EncodedSideStruct,
     NativeDocuments,
     NativeReader,
     Rounds,
-    SideStruct,
     back_library,
     encoder_library,
 )
@@ -82,12 +82,12 @@ class NativeStep:
         self.rounds = Rounds([self._side(side, slices[side], found[side]) for side in (0, 1)], self.pieces)
         return found
 
-    def _side(self, side: int, slices: Tensor, viewpoints: Tensor) -> SideStruct:
+    def _side(self, side: int, slices: Tensor, viewpoints: Tensor) -> EncodedSideStruct:
         reader, documents = self.readers[side], self.documents[side]
         rows = {"features": reader.n, "gates": reader.m * reader.n, "words": reader.m * reader.k}
         traces = [self._room(side, name, count * documents.tiles * TILE) for name, count in rows.items()]
         places = (tensor.data_ptr() for tensor in (*traces, viewpoints))
-        return SideStruct(reader.struct, documents.struct, slices.data_ptr(), slices.shape[1], *places)
+        return EncodedSideStruct(reader.struct, documents.struct, slices.data_ptr(), slices.shape[1], *places)
 
     def start_back(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
         """Begin the documents' way back; the returned function waits for its end."""

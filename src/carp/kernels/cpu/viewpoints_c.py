@@ -40,7 +40,7 @@ class LaidDown(ctypes.Structure):
     ]
 
 
-class SideStruct(ctypes.Structure):
+class EncodedSideStruct(ctypes.Structure):
     """`side` of reading.h."""
 
     _fields_ = [
@@ -138,8 +138,8 @@ def read_blocks(
 class Rounds:
     """Both sides of a training step through all their blocks, forth and back; every thread calls, and takes pieces."""
 
-    def __init__(self, sides: Sequence[SideStruct], pieces: Sequence[tuple[int, int, int]]) -> None:
-        self.sides = (SideStruct * 2)(*sides)
+    def __init__(self, sides: Sequence[EncodedSideStruct], pieces: Sequence[tuple[int, int, int]]) -> None:
+        self.sides = (EncodedSideStruct * 2)(*sides)
         self.pieces = np.array(pieces, np.int64).reshape(-1, 3)
         self.next = np.zeros(2, np.int64)  # forth, back
 

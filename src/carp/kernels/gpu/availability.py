@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -23,14 +22,6 @@ class NoTriton(NoFastPath):
 
     def __init__(self) -> None:
         super().__init__("Triton is not installed", fix="pip install triton")
-
-
-def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
-
-
-# Stands in for the library in kernel modules, so that they can be read where Triton is not installed.
-triton_is_missing = SimpleNamespace(jit=_as_it_is)
 
 
 def interpreted() -> bool:

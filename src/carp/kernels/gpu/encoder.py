@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carp.kernels.gpu.availability import NoFastPath, library_products, on_device, padded_size, usable_on
+from carp.kernels.gpu.kernel_arguments import DocumentBatch, GateWeights, ReadingSizes, ReadingTrace, compiled_in
 from carp.models.carp import Carp, Viewpoints
 from carp.reviews.documents import Documents
 
@@ -74,7 +75,7 @@ class DeviceReader:
         self, side: Viewpoints, table: Tensor, documents: Documents, device: torch.device, how: ReadingCut
     ) -> None:
         config = side.config
-        self.how, self.device, self.scale = how, device, config.attention_scale
+        self.how, self.device = how, device
         self.viewpoints, self.size, self.window = config.viewpoints, config.latent_size, config.window
         self.N, self.K = padded_size(config.filters), padded_size(config.latent_size)
         longest = int(documents.lengths().max(initial=1))
@@ -82,29 +83,52 @@ class DeviceReader:
         self.chunk = min(padded_size(len(documents)), max(1, how.features // (self.longest * self.N)))
         if max(self.chunk * self.longest, len(table) * self.window) * self.N >= 2**31:
             raise NoFastPath("a document or the vocabulary is too large for the GPU's kernels")
-        more = self.N - config.filters
-        self.gates, gate_query = (
+        self.projected = torch.empty(len(table), self.window * self.N, device=device)
+        self.sizes = compiled_in(self._sizes(config.attention_scale))
+        self._lay_out_weights(side)
+        self._make_room()
+
+    def _sizes(self, scale: float) -> ReadingSizes:
+        return ReadingSizes(
+            BATCH=self.chunk,
+            LONGEST=self.longest,
+            BLOCK=WORDS,
+            N=self.N,
+            K=self.K,
+            M=self.viewpoints,
+            WINDOW=self.window,
+            COLUMNS=self.window * self.N,
+            KEEP=1.0,
+            SCALE=scale,
+            PRECISION=self.how.products,
+        )
+
+    def _lay_out_weights(self, side: Viewpoints) -> None:
+        more = self.N - side.config.filters
+        gates, gate_query = (
             F.pad(weight.detach(), (0, more, 0, more)).contiguous() for weight in (side.gate_context, side.gate_query)
         )
         lines = (side.queries, side.gate_bias, side.convolution.bias)
         queries, gate_bias, self.bias = (F.pad(line.detach(), (0, more)).contiguous() for line in lines)
-        self.projection = F.pad(side.projection.detach(), (0, more, 0, self.K - self.size)).contiguous()
+        projection = F.pad(side.projection.detach(), (0, more, 0, self.K - self.size)).contiguous()
         filters = F.pad(side.convolution.weight.detach(), (0, more))  # window, dimension, N
         self.filters = filters.permute(1, 0, 2).reshape(filters.shape[1], -1).contiguous()
-        self.answers = torch.empty_like(queries)
+        self.gates = GateWeights(gates, torch.empty_like(queries), projection)
         self._answer(gate_query, queries, gate_bias)
-        self.projected = torch.empty(len(table), self.window * self.N, device=device)
-        self.features = torch.empty(self.chunk, self.longest, self.N, device=device)
-        self.sides = torch.empty(self.chunk, self.viewpoints, self.K, device=device)
-        self.every = torch.arange(self.chunk, dtype=torch.int32, device=device)
+
+    def _make_room(self) -> None:
+        features = torch.empty(self.chunk, self.longest, self.N, device=self.device)
+        self.sides = torch.empty(self.chunk, self.viewpoints, self.K, device=self.device)
+        self.trace = ReadingTrace(features, *[self.sides] * 6)  # what going back would need is not written
+        self.every = torch.arange(self.chunk, dtype=torch.int32, device=self.device)
         self.left_out = torch.full_like(self.every, -2)  # no review has this number
-        self.state = torch.zeros(2, dtype=torch.int64, device=device)
+        self.state = torch.zeros(2, dtype=torch.int64, device=self.device)
 
     def _answer(self, gate_query: Tensor, queries: Tensor, gate_bias: Tensor) -> None:
         from carp.kernels.gpu import triton_encode as kernels
 
         with on_device(self.device):
-            kernels.answer_queries[(self.viewpoints,)](gate_query, queries, gate_bias, self.answers, N=self.N)
+            kernels.answer_queries[(self.viewpoints,)](gate_query, queries, gate_bias, self.gates.answers, N=self.N)
 
     def project(self, table: Tensor) -> None:
         """Every word times the filters, as each place of a window sees it."""
@@ -118,17 +142,22 @@ class DeviceReader:
         offsets = np.full(self.chunk + 1, last - first)
         offsets[: end - start + 1] = documents.offsets[start : end + 1] - first
         words, reviews = (self._there(column[first:last], np.int32) for column in (documents.words, documents.review))
-        places = (self._there(offsets, np.int64), self.every, self.left_out, self.every, self.state)
-        sizes = {"BATCH": self.chunk, "LONGEST": self.longest, "BLOCK": WORDS, "N": self.N}
+        batch = DocumentBatch(
+            words,
+            reviews,
+            self._there(offsets, np.int64),
+            self.every,
+            self.left_out,
+            self.every,
+            self.state,
+            self.chunk,
+        )
         kernels.write_features[(self.chunk, self.longest // WORDS)](
-            self.projected, self.bias, words, reviews, *places, self.features, self.chunk,
-            **sizes, COLUMNS=self.projected.shape[1], WINDOW=self.window, KEEP=1.0,
-        )  # fmt: skip
-        untouched = [self.sides] * 5  # what going back would need is not written
+            batch, self.projected, self.bias, self.trace.features, self.sizes
+        )
         kernels.read_documents[(self.chunk, self.viewpoints)](
-            self.gates, self.answers, self.projection, reviews, *places, self.features, self.sides, *untouched,
-            self.chunk, **sizes, K=self.K, M=self.viewpoints, SCALE=self.scale, PRECISION=self.how.products,
-            TRAIN=False, num_warps=self.how.warps or (4 if self.N <= 64 else 8), num_stages=self.how.stages,
+            batch, self.gates, self.trace, self.sides, self.sizes, TRAIN=False,
+            num_warps=self.how.warps or (4 if self.N <= 64 else 8), num_stages=self.how.stages,
         )  # fmt: skip
         return self.sides
 

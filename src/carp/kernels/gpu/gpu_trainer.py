@@ -18,8 +18,9 @@ from torch import Tensor
 
 from carp.kernels.gpu.availability import NoFastPath, library_products, on_device, usable_on
 from carp.kernels.gpu.device_corpus import GpuCorpus
+from carp.kernels.gpu.kernel_arguments import Rates
 from carp.kernels.gpu.parameter_layout import Packed, Shapes
-from carp.kernels.gpu.training_step import Precision, Rates, RecordedStep
+from carp.kernels.gpu.training_step import Precision, RecordedStep
 from carp.kernels.gpu.workspace import Tuning
 from carp.models.base import RatingModel
 from carp.models.batch import TrainingData

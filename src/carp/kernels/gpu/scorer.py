@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from carp.kernels.gpu.availability import NoFastPath, on_device, padded_size, usable_on
+from carp.kernels.gpu.kernel_arguments import HighwayWeights, ScoringSizes, compiled_in
 from carp.models.base import RatingModel
 from carp.models.blocks import in_blocks
 from carp.models.carp import Carp
@@ -143,7 +144,13 @@ class Scorer:
         squares = [F.pad(weight.detach(), (0, more, 0, more)) for weight in (model.highway_gate, model.highway)]
         lines = [F.pad(weight.detach(), (0, more)) for weight in (model.highway_gate_bias, model.highway_bias)]
         regression = F.pad(model.regression.detach(), (0, more))
-        self.highway = (squares[0], lines[0], squares[1], lines[1], regression, model.regression_bias.detach())
+        bias = model.regression_bias.detach()
+        self.highway = HighwayWeights(squares[0], lines[0], squares[1], lines[1], regression, bias)
+
+    def _sizes(self, *, dense: bool) -> ScoringSizes:
+        config = self.config
+        routing = config.routing_iterations, config.routing == "bi-agreement"
+        return compiled_in(ScoringSizes(self.M, self.K, *routing, dense, self.cut.block, self.precision))
 
     def padded(self, sides: Tensor) -> Tensor:
         return F.pad(sides.float(), (0, self.K - self.k)).contiguous()
@@ -177,9 +184,7 @@ class Scorer:
         try:
             with on_device(balance.device):
                 kernels.balance_pairs[grid](
-                    *first, *self.highway, balance, size, M=self.M, K=self.K,
-                    ITERATIONS=self.config.routing_iterations, BI=self.config.routing == "bi-agreement", DENSE=dense,
-                    BLOCK=self.cut.block, PRECISION=self.precision,
+                    *first, self.highway, balance, size, self._sizes(dense=dense),
                     num_warps=self.cut.warps, num_stages=self.cut.stages,
                 )  # fmt: skip
         except torch.cuda.OutOfMemoryError:

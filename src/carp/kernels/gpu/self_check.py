@@ -193,8 +193,8 @@ def _compare(step: RecordedStep, plain: Carp, batch: Batch, pairs: int) -> dict[
     errors = {
         "viewpoints": distance(sides[0], viewpoints),
         "aspects": distance(sides[1], aspects),
-        "lengths": distance(room.lengths[:pairs], prediction.tensors["lengths"]),
-        "loss": distance(room.losses.sum() / pairs, loss),
+        "lengths": distance(room.judged.lengths[:pairs], prediction.tensors["lengths"]),
+        "loss": distance(room.judged.losses.sum() / pairs, loss),
     }
     found = step.packed.gradients[step.packed.where.long()]
     for name, parameter in plain.named_parameters():

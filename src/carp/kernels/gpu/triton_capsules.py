@@ -5,19 +5,14 @@
 
 from __future__ import annotations
 
-from carp.kernels.gpu.triton_places import turned_grid
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # nothing below is called then
-    from carp.kernels.gpu.availability import triton_is_missing as triton
+from carp.kernels.gpu import triton_places as places
+from carp.kernels.gpu.triton_language import tl, triton
 
 
 @triton.jit
 def vote_of(total, v, a, weights, cell, K: tl.constexpr, PRECISION: tl.constexpr):
     """total + t_{s,x,y} [pairs, K] of one capsule and one logic unit, which is never in memory."""
-    place = weights + cell * 2 * K * K + turned_grid(K)
+    place = weights + cell * 2 * K * K + places.turned_grid(K)
     total = times(total, v - a, tl.load(place), PRECISION)
     return times(total, v * a, tl.load(place + K * K), PRECISION)
 

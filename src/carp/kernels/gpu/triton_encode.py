@@ -10,22 +10,8 @@ The projection W_p is linear, so it is applied to sums over words and never to a
 
 from __future__ import annotations
 
-from carp.kernels.gpu.triton_places import (
-    block_of,
-    document_of,
-    gate_of,
-    gate_weights,
-    grid_of,
-    kept_words,
-    neighbours,
-    word_rows,
-)
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # nothing below is called then
-    from carp.kernels.gpu.availability import triton_is_missing as triton
+from carp.kernels.gpu import triton_places as places
+from carp.kernels.gpu.triton_language import tl, triton
 
 
 @triton.jit
@@ -33,7 +19,7 @@ def answer_queries(gate_query, queries, bias, answers, N: tl.constexpr):
     """W_2 q + b for one viewpoint of one side: what every word's gate adds."""
     which = tl.program_id(0)
     i = which * N + tl.arange(0, N)
-    weight = tl.load(gate_query + which * N * N + grid_of(N, N))
+    weight = tl.load(gate_query + which * N * N + places.grid_of(N, N))
     tl.store(answers + i, tl.sum(weight * tl.load(queries + i)[None, :], 1) + tl.load(bias + i))
 
 
@@ -58,93 +44,51 @@ def show_kept(state, kept, rows, N: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.
 
 
 @triton.jit
-def write_features(
-    projected,
-    bias,
-    words,
-    reviews,
-    offsets,
-    owners,
-    records,
-    order,
-    state,
-    features,
-    pairs,
-    BATCH: tl.constexpr,
-    LONGEST: tl.constexpr,
-    BLOCK: tl.constexpr,
-    N: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    WINDOW: tl.constexpr,
-    KEEP: tl.constexpr,
-):
+def write_features(batch, projected, bias, features, sizes: tl.constexpr):
     """relu of the sum of neighbours' projected words, after dropout, for a block of words; zero where none is read."""
-    document, begin = tl.program_id(0), tl.program_id(1) * BLOCK
-    side, start, length, left_out = document_of(order, owners, records, offsets, state, pairs, document, BATCH)
+    begin = tl.program_id(1) * sizes.BLOCK
+    document = places.document_of(batch, tl.program_id(0), sizes.BATCH)
+    number, side, _start, length, _left_out = document
     if begin < length:
-        t = begin + tl.arange(0, BLOCK)
-        review, kept = kept_words(reviews, start, length, left_out, t)
-        c = tl.zeros([BLOCK, N], tl.float32) + tl.load(bias + side * N + tl.arange(0, N))[None, :]
-        for j in tl.static_range(WINDOW):
-            word, near = neighbours(words, reviews, start, length, t, review, kept, j - WINDOW // 2)
-            source = word_rows(projected, word, side, j, COLUMNS, WINDOW, N)
+        t = begin + tl.arange(0, sizes.BLOCK)
+        review, kept = places.kept_words(batch, document, t)
+        c = tl.zeros([sizes.BLOCK, sizes.N], tl.float32)
+        c += tl.load(bias + side * sizes.N + tl.arange(0, sizes.N))[None, :]
+        for j in tl.static_range(sizes.WINDOW):
+            word, near = places.neighbours(batch, document, t, review, kept, j - sizes.WINDOW // 2)
+            source = places.word_rows(projected, word, side, j, sizes)
             c += tl.load(source, mask=near[:, None], other=0.0)
         c = tl.where(kept[:, None], tl.maximum(c, 0.0), 0.0)
-        if KEEP < 1:
-            c = tl.where(keep_of(state, document * LONGEST + t, N, BLOCK, KEEP), c / KEEP, 0.0)
-        target = features + (document * LONGEST + begin) * N + grid_of(BLOCK, N)
-        tl.store(target, c, mask=(t < length)[:, None])
+        if sizes.KEEP < 1:
+            row = number * sizes.LONGEST + t
+            c = tl.where(keep_of(batch.state, row, sizes.N, sizes.BLOCK, sizes.KEEP), c / sizes.KEEP, 0.0)
+        tl.store(places.feature_rows(features, document, begin, sizes), c, mask=(t < length)[:, None])
 
 
 @triton.jit
-def mean_of(
-    gate_weight,
-    answer,
-    features,
-    reviews,
-    start,
-    length,
-    left_out,
-    document,
-    LONGEST: tl.constexpr,
-    BLOCK: tl.constexpr,
-    N: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+def mean_of(batch, features, document, gate, sizes: tl.constexpr):
     """The mean of a document's gated words [N], and how many are read (one where none is)."""
-    total = tl.zeros([N], tl.float32)
-    count = tl.zeros([BLOCK], tl.float32)
-    for begin in range(0, length, BLOCK):
-        _, kept, c = block_of(features, reviews, start, length, left_out, document, begin, LONGEST, BLOCK, N)
+    _number, _side, _start, length, _left_out = document
+    total = tl.zeros([sizes.N], tl.float32)
+    count = tl.zeros([sizes.BLOCK], tl.float32)
+    for begin in range(0, length, sizes.BLOCK):
+        _t, kept, c = places.block_of(batch, features, document, begin, sizes)
         count += kept.to(tl.float32)
-        total += tl.sum(c * gate_of(c, gate_weight, answer, PRECISION), 0)
+        total += tl.sum(c * places.gate_of(c, gate, sizes.PRECISION), 0)
     read = tl.maximum(tl.sum(count, 0), 1.0)
     return total / read, read
 
 
 @triton.jit
-def attend(
-    ask,
-    gate_weight,
-    answer,
-    features,
-    reviews,
-    start,
-    length,
-    left_out,
-    document,
-    LONGEST: tl.constexpr,
-    BLOCK: tl.constexpr,
-    N: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+def attend(ask, batch, features, document, gate, sizes: tl.constexpr):
     """Gated words weighted by the softmax of their scores [N], block by block with a running maximum; its scale."""
+    _number, _side, _start, length, _left_out = document
     highest = -1e30
     share = 0.0
-    z = tl.zeros([N], tl.float32)
-    for begin in range(0, length, BLOCK):
-        _, kept, c = block_of(features, reviews, start, length, left_out, document, begin, LONGEST, BLOCK, N)
-        g = c * gate_of(c, gate_weight, answer, PRECISION)
+    z = tl.zeros([sizes.N], tl.float32)
+    for begin in range(0, length, sizes.BLOCK):
+        _t, kept, c = places.block_of(batch, features, document, begin, sizes)
+        g = c * places.gate_of(c, gate, sizes.PRECISION)
         score = tl.where(kept, tl.sum(g * ask[None, :], 1), -1e30)
         after = tl.maximum(highest, tl.max(score, 0))
         heard = tl.where(kept, tl.exp(score - after), 0.0)
@@ -157,55 +101,25 @@ def attend(
 
 
 @triton.jit
-def read_documents(
-    gates,
-    answers,
-    projection,
-    reviews,
-    offsets,
-    owners,
-    records,
-    order,
-    state,
-    features,
-    sides,
-    wide,
-    narrow,
-    vectors,
-    normal,
-    counts,
-    pairs,
-    BATCH: tl.constexpr,
-    LONGEST: tl.constexpr,
-    BLOCK: tl.constexpr,
-    N: tl.constexpr,
-    K: tl.constexpr,
-    M: tl.constexpr,
-    SCALE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    TRAIN: tl.constexpr,
-):
+def read_documents(batch, weights, trace, sides, sizes: tl.constexpr, TRAIN: tl.constexpr):
     """One viewpoint of a document; in training also what going back needs: mean, weighted sum, softmax's scale."""
-    document, x = tl.program_id(0), tl.program_id(1)
-    side, start, length, left_out = document_of(order, owners, records, offsets, state, pairs, document, BATCH)
-    own = document * M + x
-    i, k = tl.arange(0, N), tl.arange(0, K)
-    gate_weight, answer = gate_weights(gates, answers, side * M + x, N)
-    mean, read = mean_of(
-        gate_weight, answer, features, reviews, start, length, left_out, document, LONGEST, BLOCK, N, PRECISION
-    )
-    weight = tl.load(projection + side * K * N + grid_of(K, N))
-    rudiment = SCALE * tl.sum(weight * mean[None, :], 1)  # [K]
+    x = tl.program_id(1)
+    document = places.document_of(batch, tl.program_id(0), sizes.BATCH)
+    number, side, _start, _length, _left_out = document
+    own = number * sizes.M + x
+    i, k = tl.arange(0, sizes.N), tl.arange(0, sizes.K)
+    gate = places.gate_weights(weights, side * sizes.M + x, sizes.N)
+    mean, read = mean_of(batch, trace.features, document, gate, sizes)
+    weight = tl.load(weights.projection + side * sizes.K * sizes.N + places.grid_of(sizes.K, sizes.N))
+    rudiment = sizes.SCALE * tl.sum(weight * mean[None, :], 1)  # [K]
     ask = tl.sum(weight * rudiment[:, None], 0)  # [N]
-    z, highest, inverse = attend(
-        ask, gate_weight, answer, features, reviews, start, length, left_out, document, LONGEST, BLOCK, N, PRECISION
-    )
-    tl.store(sides + own * K + k, tl.sum(weight * z[None, :], 1))
+    z, highest, inverse = attend(ask, batch, trace.features, document, gate, sizes)
+    tl.store(sides + own * sizes.K + k, tl.sum(weight * z[None, :], 1))
     if TRAIN:
-        tl.store(wide + own * 3 * N + i, z)
-        tl.store(wide + own * 3 * N + 2 * N + i, mean)
-        tl.store(narrow + own * 2 * K + k, rudiment)
-        tl.store(vectors + own * 3 * N + N + i, ask)
-        tl.store(normal + own * 2, highest)
-        tl.store(normal + own * 2 + 1, inverse)
-        tl.store(counts + document, read)
+        tl.store(trace.wide + own * 3 * sizes.N + i, z)
+        tl.store(trace.wide + own * 3 * sizes.N + 2 * sizes.N + i, mean)
+        tl.store(trace.narrow + own * 2 * sizes.K + k, rudiment)
+        tl.store(trace.vectors + own * 3 * sizes.N + sizes.N + i, ask)
+        tl.store(trace.normal + own * 2, highest)
+        tl.store(trace.normal + own * 2 + 1, inverse)
+        tl.store(trace.counts + number, read)

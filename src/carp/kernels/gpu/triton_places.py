@@ -1,64 +1,69 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 # Kernels are written in Triton's language, which has its own types.
-"""Where things lie, for all kernels: a step's pairs, their documents, words beside each other, matrices."""
+"""Where things lie, for all kernels: a step's pairs, their documents, words beside each other, matrices.
+
+`batch`, `trace` and `sizes` are the named tuples of kernel_arguments.py. A `document` is what `document_of` returns, a
+`block` what `block_of` returns, a `gate` what `gate_weights` returns.
+"""
 
 from __future__ import annotations
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # nothing below is called then
-    from carp.kernels.gpu.availability import triton_is_missing as triton
+from carp.kernels.gpu.triton_language import tl, triton
 
 
 @triton.jit
-def pair_of(order, state, pairs, b, BATCH: tl.constexpr):
+def pair_of(batch, b, BATCH: tl.constexpr):
     """The pairs at places b of this step's batch, and whether they are there; the first pair stands in."""
-    place = tl.load(state).to(tl.int32) * BATCH + b
-    live = (b < BATCH) & (place < pairs)
-    return tl.load(order + place, mask=live, other=0), live
+    place = tl.load(batch.state).to(tl.int32) * BATCH + b
+    live = (b < BATCH) & (place < batch.pairs)
+    return tl.load(batch.order + place, mask=live, other=0), live
 
 
 @triton.jit
-def has_pairs(state, pairs, BATCH: tl.constexpr):
+def has_pairs(batch, BATCH: tl.constexpr):
     """Whether this step has any pair: one without changes nothing."""
-    return tl.load(state).to(tl.int32) * BATCH < pairs
+    return tl.load(batch.state).to(tl.int32) * BATCH < batch.pairs
 
 
 @triton.jit
-def document_of(order, owners, records, offsets, state, pairs, document, BATCH: tl.constexpr):
-    """Side of this step's document, where its words begin, its length, and the record it is read without."""
-    side = document // BATCH
-    pair, live = pair_of(order, state, pairs, document % BATCH, BATCH)
-    owner = tl.load(owners + side * pairs + pair)
-    start = tl.load(offsets + owner)
-    length = (tl.load(offsets + owner + 1) - start).to(tl.int32)
-    return side, start, tl.where(live, length, 0), tl.load(records + pair)
+def document_of(batch, number, BATCH: tl.constexpr):
+    """Of this step's document: its number, its side, where its words begin, its length, the record it is read without.
+
+    The documents of a batch are its users', then its items'.
+    """
+    side = number // BATCH
+    pair, live = pair_of(batch, number % BATCH, BATCH)
+    owner = tl.load(batch.owners + side * batch.pairs + pair)
+    start = tl.load(batch.offsets + owner)
+    length = (tl.load(batch.offsets + owner + 1) - start).to(tl.int32)
+    return number, side, start, tl.where(live, length, 0), tl.load(batch.records + pair)
 
 
 @triton.jit
-def kept_words(reviews, start, length, left_out, t):
+def kept_words(batch, document, t):
     """The review of each place, and whether its word is read."""
+    _number, _side, start, length, left_out = document
     inside = t < length
-    review = tl.load(reviews + start + t, mask=inside, other=-1)
+    review = tl.load(batch.reviews + start + t, mask=inside, other=-1)
     return review, inside & (review != left_out)
 
 
 @triton.jit
-def neighbours(words, reviews, start, length, t, review, kept, STEP: tl.constexpr):
+def neighbours(batch, document, t, review, kept, STEP: tl.constexpr):
     """The word STEP places on, and whether it is there: in the same review of the same document."""
+    _number, _side, start, length, _left_out = document
     s = t + STEP
     near = kept & (s >= 0) & (s < length)
-    near = near & (tl.load(reviews + start + s, mask=near, other=-1) == review)
-    return tl.load(words + start + s, mask=near, other=0), near
+    near = near & (tl.load(batch.reviews + start + s, mask=near, other=-1) == review)
+    return tl.load(batch.words + start + s, mask=near, other=0), near
 
 
 @triton.jit
-def word_rows(table, word, side, j, COLUMNS: tl.constexpr, WINDOW: tl.constexpr, N: tl.constexpr):
+def word_rows(table, word, side, j, sizes: tl.constexpr):
     """Places [words, N] of projected words, as the j-th of a window sees them."""
-    column = (side * WINDOW + j) * N + tl.arange(0, N)
-    return table + word[:, None] * COLUMNS + column[None, :]
+    column = (side * sizes.WINDOW + j) * sizes.N + tl.arange(0, sizes.N)
+    return table + word[:, None] * sizes.COLUMNS + column[None, :]
 
 
 @triton.jit
@@ -74,32 +79,31 @@ def turned_grid(SIZE: tl.constexpr):
 
 
 @triton.jit
-def gate_weights(gates, answers, which, N: tl.constexpr):
+def gate_weights(weights, which, N: tl.constexpr):
     """W_1 [from, to] and W_2 q + b of one viewpoint."""
-    return tl.load(gates + which * N * N + turned_grid(N)), tl.load(answers + which * N + tl.arange(0, N))
+    square = tl.load(weights.gates + which * N * N + turned_grid(N))
+    return square, tl.load(weights.answers + which * N + tl.arange(0, N))
 
 
 @triton.jit
-def gate_of(c, weight, answer, PRECISION: tl.constexpr):
+def gate_of(c, gate, PRECISION: tl.constexpr):
     """sigmoid(W_1 c + W_2 q + b) [words, N]."""
+    weight, answer = gate
     return tl.sigmoid(tl.dot(c, weight, input_precision=PRECISION) + answer[None, :])
 
 
 @triton.jit
-def block_of(
-    features,
-    reviews,
-    start,
-    length,
-    left_out,
-    document,
-    begin,
-    LONGEST: tl.constexpr,
-    BLOCK: tl.constexpr,
-    N: tl.constexpr,
-):
+def feature_rows(features, document, begin, sizes: tl.constexpr):
+    """Places [BLOCK, N] of the features of a document's words from `begin`."""
+    number, _side, _start, _length, _left_out = document
+    return features + (number * sizes.LONGEST + begin) * sizes.N + grid_of(sizes.BLOCK, sizes.N)
+
+
+@triton.jit
+def block_of(batch, features, document, begin, sizes: tl.constexpr):
     """Places of a document from `begin`, which of them are read, and their features [BLOCK, N]."""
-    t = begin + tl.arange(0, BLOCK)
-    _, kept = kept_words(reviews, start, length, left_out, t)
-    source = features + (document * LONGEST + begin) * N + grid_of(BLOCK, N)
+    _number, _side, _start, length, _left_out = document
+    t = begin + tl.arange(0, sizes.BLOCK)
+    _review, kept = kept_words(batch, document, t)
+    source = feature_rows(features, document, begin, sizes)
     return t, kept, tl.load(source, mask=(t < length)[:, None], other=0.0)

@@ -1,17 +1,15 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 # Kernels are written in Triton's language, which has its own types.
-"""The end of a step: parts of gradients added in a fixed order, RMSprop, and the counter that the next step reads."""
+"""The end of a step: parts of gradients added in a fixed order, RMSprop, and the counter that the next step reads.
+
+`batch`, `judged`, `parameters`, `rates` and `sizes` are the named tuples of kernel_arguments.py.
+"""
 
 from __future__ import annotations
 
-from carp.kernels.gpu.triton_places import grid_of, has_pairs, pair_of
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # nothing below is called then
-    from carp.kernels.gpu.availability import triton_is_missing as triton
+from carp.kernels.gpu import triton_places as places
+from carp.kernels.gpu.triton_language import tl, triton
 
 
 @triton.jit
@@ -46,81 +44,58 @@ def query_gradients(
     change = tl.sum(tl.load(source, mask=(row < SPLIT)[:, None], other=0.0), 0)
     tl.store(bias_change + which * N + i, change)
     vector = tl.load(vectors + which * N + i)
-    square = which * N * N + grid_of(N, N)
+    square = which * N * N + places.grid_of(N, N)
     tl.store(query_change + square, change[:, None] * vector[None, :])
     weight = tl.load(gate_query + square)
     tl.store(vector_change + which * N + i, tl.sum(weight * change[:, None], 0))
 
 
 @triton.jit
-def highway_gradients(
-    vectors,
-    degrees,
-    gate_weight,
-    gate_bias,
-    weight,
-    bias,
-    regression,
-    regression_bias,
-    BATCH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    K: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+def highway_gradients(judged, result, sizes: tl.constexpr, BLOCK: tl.constexpr):
     """Of everything behind one capsule."""
     s = tl.program_id(0)
-    k = tl.arange(0, K)
-    gates = tl.zeros([K, K], tl.float32)
-    changes = tl.zeros([K, K], tl.float32)
-    gate_sum = tl.zeros([K], tl.float32)
-    change_sum = tl.zeros([K], tl.float32)
-    regression_sum = tl.zeros([K], tl.float32)
+    k = tl.arange(0, sizes.K)
+    gates = tl.zeros([sizes.K, sizes.K], tl.float32)
+    changes = tl.zeros([sizes.K, sizes.K], tl.float32)
+    gate_sum = tl.zeros([sizes.K], tl.float32)
+    change_sum = tl.zeros([sizes.K], tl.float32)
+    regression_sum = tl.zeros([sizes.K], tl.float32)
     degree_sum = tl.zeros([BLOCK], tl.float32)
-    for begin in range(0, BATCH, BLOCK):
+    for begin in range(0, sizes.BATCH, BLOCK):
         b = begin + tl.arange(0, BLOCK)
-        there = (b < BATCH)[:, None]
-        source = vectors + b[:, None] * 8 * K + s * K + k[None, :]
+        there = (b < sizes.BATCH)[:, None]
+        source = judged.vectors + b[:, None] * 8 * sizes.K + s * sizes.K + k[None, :]
         capsule = tl.load(source, mask=there, other=0.0)
-        gate = tl.load(source + 2 * K, mask=there, other=0.0)
-        changed = tl.load(source + 4 * K, mask=there, other=0.0)
-        gates += tl.dot(tl.trans(gate), capsule, input_precision=PRECISION)
-        changes += tl.dot(tl.trans(changed), capsule, input_precision=PRECISION)
+        gate = tl.load(source + 2 * sizes.K, mask=there, other=0.0)
+        changed = tl.load(source + 4 * sizes.K, mask=there, other=0.0)
+        gates += tl.dot(tl.trans(gate), capsule, input_precision=sizes.PRECISION)
+        changes += tl.dot(tl.trans(changed), capsule, input_precision=sizes.PRECISION)
         gate_sum += tl.sum(gate, 0)
         change_sum += tl.sum(changed, 0)
-        regression_sum += tl.sum(tl.load(source + 6 * K, mask=there, other=0.0), 0)
-        degree_sum += tl.load(degrees + b * 2 + s, mask=b < BATCH, other=0.0)
-    square = s * K * K + grid_of(K, K)
-    tl.store(gate_weight + square, gates)
-    tl.store(weight + square, changes)
-    tl.store(gate_bias + s * K + k, gate_sum)
-    tl.store(bias + s * K + k, change_sum)
-    tl.store(regression + s * K + k, regression_sum)
-    tl.store(regression_bias + s, tl.sum(degree_sum, 0))
+        regression_sum += tl.sum(tl.load(source + 6 * sizes.K, mask=there, other=0.0), 0)
+        degree_sum += tl.load(judged.degrees + b * 2 + s, mask=b < sizes.BATCH, other=0.0)
+    square = s * sizes.K * sizes.K + places.grid_of(sizes.K, sizes.K)
+    tl.store(result.gate_weight + square, gates)
+    tl.store(result.weight + square, changes)
+    line = s * sizes.K + k
+    tl.store(result.gate_bias + line, gate_sum)
+    tl.store(result.bias + line, change_sum)
+    tl.store(result.regression + line, regression_sum)
+    tl.store(result.regression_bias + s, tl.sum(degree_sum, 0))
 
 
 @triton.jit
-def bias_gradients(
-    errors,
-    owners,
-    order,
-    state,
-    user_change,
-    item_change,
-    pairs,
-    users,
-    BATCH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def bias_gradients(batch, errors, user_change, item_change, users, BATCH: tl.constexpr, BLOCK: tl.constexpr):
     """Of b_u and b_i: pairs that share an owner all write the same sum, taken in the same order."""
     b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     side = tl.program_id(1)
-    pair, there = pair_of(order, state, pairs, b, BATCH)
-    owner = tl.load(owners + side * pairs + pair)
+    pair, there = places.pair_of(batch, b, BATCH)
+    owner = tl.load(batch.owners + side * batch.pairs + pair)
     total = tl.zeros([BLOCK], tl.float32)
     for begin in range(0, BATCH, BLOCK):
         c = begin + tl.arange(0, BLOCK)
-        other, others = pair_of(order, state, pairs, c, BATCH)
-        candidate = tl.load(owners + side * pairs + other)
+        other, others = places.pair_of(batch, c, BATCH)
+        candidate = tl.load(batch.owners + side * batch.pairs + other)
         error = tl.load(errors + c, mask=others, other=0.0)
         total += tl.sum(tl.where(owner[:, None] == candidate[None, :], error[None, :], 0.0), 1)
     tl.store(user_change + owner, total, mask=there & (side == 0))
@@ -138,69 +113,37 @@ def to_float(whole, result, size, FIXED: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def stepped(parameter, square, gradient, rate, decay, epsilon, weight_decay):
-    """RMSprop as in torch: the new parameter and its running square."""
-    gradient += weight_decay * parameter
-    square = decay * square + (1 - decay) * gradient * gradient
-    return parameter - rate * gradient / (tl.sqrt(square) + epsilon), square
-
-
-@triton.jit
-def update_table(
-    table,
-    squares,
-    gradients,
-    state,
-    pairs,
-    size,
-    rate,
-    decay,
-    epsilon,
-    weight_decay,
-    BATCH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = (i < size) & has_pairs(state, pairs, BATCH)
-    parameter = tl.load(table + i, mask=there, other=0.0)
+def stepped(parameters, squares, i, gradient, rates, there):
+    """RMSprop as in torch, for the parameters at places i and their running squares; the new parameters."""
+    parameter = tl.load(parameters + i, mask=there, other=0.0)
     square = tl.load(squares + i, mask=there, other=0.0)
-    gradient = tl.load(gradients + i, mask=there, other=0.0)
-    parameter, square = stepped(parameter, square, gradient, rate, decay, epsilon, weight_decay)
-    tl.store(table + i, parameter, mask=there)
+    gradient += rates.weight_decay * parameter
+    square = rates.decay * square + (1 - rates.decay) * gradient * gradient
+    parameter -= rates.learning * gradient / (tl.sqrt(square) + rates.epsilon)
+    tl.store(parameters + i, parameter, mask=there)
     tl.store(squares + i, square, mask=there)
+    return parameter
 
 
 @triton.jit
-def update_rest(
-    native,
-    squares,
-    where,
-    packed,
-    gradients,
-    state,
-    pairs,
-    size,
-    sparse_from,
-    rate,
-    decay,
-    epsilon,
-    weight_decay,
-    BATCH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def update_table(batch, table, squares, gradients, size, rates, BATCH: tl.constexpr, BLOCK: tl.constexpr):
+    """The word table."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    there = (i < size) & places.has_pairs(batch, BATCH)
+    stepped(table, squares, i, tl.load(gradients + i, mask=there, other=0.0), rates, there)
+
+
+@triton.jit
+def update_rest(batch, parameters, size, sparse_from, rates, BATCH: tl.constexpr, BLOCK: tl.constexpr):
     """All other parameters: in their own layout, and in the kernels' padded one at `where`."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    there = (i < size) & has_pairs(state, pairs, BATCH)
-    place = tl.load(where + i, mask=there, other=0)
-    parameter = tl.load(native + i, mask=there, other=0.0)
-    square = tl.load(squares + i, mask=there, other=0.0)
-    gradient = tl.load(gradients + place, mask=there, other=0.0)
-    parameter, square = stepped(parameter, square, gradient, rate, decay, epsilon, weight_decay)
-    tl.store(native + i, parameter, mask=there)
-    tl.store(squares + i, square, mask=there)
-    tl.store(packed + place, parameter, mask=there)
+    there = (i < size) & places.has_pairs(batch, BATCH)
+    place = tl.load(parameters.where + i, mask=there, other=0)
+    gradient = tl.load(parameters.gradients + place, mask=there, other=0.0)
+    parameter = stepped(parameters.native, parameters.squares, i, gradient, rates, there)
+    tl.store(parameters.packed + place, parameter, mask=there)
     # A step writes only the biases it touches: the others' gradient has to be zero.
-    tl.store(gradients + place, tl.zeros([BLOCK], tl.float32), mask=there & (i >= sparse_from))
+    tl.store(parameters.gradients + place, tl.zeros([BLOCK], tl.float32), mask=there & (i >= sparse_from))
 
 
 @triton.jit

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from carp.kernels.gpu.device_corpus import GpuCorpus
+from carp.kernels.gpu.kernel_arguments import JudgedPairs, ReadingTrace
 from carp.kernels.gpu.parameter_layout import Packed
 
 ROWS = 64  # viewpoints whose part of W_p's gradient a program adds up
@@ -57,26 +58,30 @@ class Buffers:
         self.fixed = torch.zeros(s.rows if repeatable else 1, columns, dtype=torch.int64, device=device)
         self.table_change = room(s.rows, s.d)
         self.answers = room(2, s.M, s.N)
-        self.features = room(documents, longest, s.N)
-        self.wide = room(documents, s.M, 3, s.N)  # weighted sum, Σ dscore g, mean
-        self.narrow = room(documents, s.M, 2, s.K)  # rudiment and its gradient
-        self.normal = room(documents, s.M, 2)  # highest score, 1 / sum of exponentials
-        self.counts = room(documents)
+        self.trace = ReadingTrace(
+            features=room(documents, longest, s.N),
+            wide=room(documents, s.M, 3, s.N),  # weighted sum, Σ dscore g, mean
+            narrow=room(documents, s.M, 2, s.K),  # rudiment and its gradient
+            vectors=room(documents, s.M, 3, s.N),  # back, ask, spread: see word_vectors in triton_encode_back.py
+            normal=room(documents, s.M, 2),  # highest score, 1 / sum of exponentials
+            counts=room(documents),
+            attention=room(documents, 2, s.M, longest),
+        )
         self.sides = room(documents, s.M, s.K)
         self.side_changes = room(documents, s.M, s.K)
-        self.attention = room(documents, 2, s.M, longest)
-        self.vectors = room(documents, s.M, 3, s.N)
         self.shares = math.ceil(batch * s.M / ROWS)
         self.projection_parts = room(2, self.shares, s.K, s.N)
         self.bias_parts = room(2, batch * longest // cut.block, s.N)
         self.gate_parts = room(cut.split, 2 * s.M, s.N, s.N)
         self.answer_parts = room(cut.split, 2 * s.M, s.N)
         self.votes = room(batch, 2, s.U, s.K)
-        self.vote_changes = room(batch, 2, s.U, s.K)
-        self.capsule_vectors = room(batch, 4, 2, s.K)
-        self.degree_changes = room(batch, 2)
-        self.losses = room(batch)
-        self.errors = room(batch)
-        self.lengths = room(batch, 2)
+        self.judged = JudgedPairs(
+            vote_gradients=room(batch, 2, s.U, s.K),
+            vectors=room(batch, 4, 2, s.K),
+            degrees=room(batch, 2),
+            losses=room(batch),
+            errors=room(batch),
+            lengths=room(batch, 2),
+        )
         self.state = torch.zeros(2, dtype=torch.int64, device=device)  # the step's number, the epoch's seed
         self.total = torch.zeros(1, dtype=torch.float64, device=device)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from carp.reviews.corpora.worker_processes import Workers, end_with_the_starter
+from carp.reviews.corpora.worker_processes import WorkerProcesses, end_with_the_starter
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -24,11 +24,11 @@ class WorkerPool:
         """`folder`: where files lie for a while that carry tasks and results."""
         self.size = min(size, MOST_WORKERS)
         self._folder = folder
-        self._workers: Workers | None = None
+        self._workers: WorkerProcesses | None = None
 
     def __enter__(self) -> WorkerPool:
         if self.size > 1:
-            self._workers = Workers(self.size, _begin, folder=self._folder)
+            self._workers = WorkerProcesses(self.size, _begin, folder=self._folder)
         return self
 
     def __exit__(

@@ -40,10 +40,10 @@ class WorkerDied(CarpError):
         super().__init__(f"a worker process ended {how}", fix="close other programs and run the same command again")
 
 
-class Workers:
+class WorkerProcesses:
     """An executor of the library, whose processes are fresh interpreters that call `begin` before anything else.
 
-    When one of them dies, all end: what must survive a death needs `Workers` of its own.
+    When one of them dies, all end: what must survive a death needs `WorkerProcesses` of its own.
     """
 
     def __init__(self, size: int, begin: Callable[..., None], *arguments: Any, folder: Path | None = None) -> None:

@@ -2,3 +2,7 @@
 
 Texts come in; words, sentence spans and vocabularies go out.
 """
+
+from carp.moved import moved_names
+
+__getattr__ = moved_names(__name__)

@@ -1,10 +1,10 @@
 // An explanation on the page: how the person is likely to feel, the reasons, the real review, every pair.
 
 import { h } from "./dom.js";
-import { capsules, ratingBlock } from "./gauges.js";
+import { capsules, ratingBlock, sign } from "./gauges.js";
 import { heatMaps, sideColumn } from "./heatmap.js";
 import { SIDE_TITLE, legend, marked, sideBlock } from "./sentences.js";
-import { SIGN, SPEAKS, capital, counted, number, plain } from "./words.js";
+import { SPEAKS, capital, counted, number, plain } from "./words.js";
 
 /** The whole of it, in the order in which people ask. */
 export function explanationBlocks(explanation, { range, cell, pinned }) {
@@ -87,7 +87,7 @@ function reasonCard(unit, place, user) {
     h(
       "header",
       null,
-      h("span", { class: "sign", "aria-hidden": "true" }, SIGN[unit.sentiment]),
+      sign(unit.sentiment),
       h("h3", null, `Reason ${place} ${SPEAKS[unit.sentiment]}`),
       h("p", { class: "soft coupling" }, `weighs ${number(unit.positive)} for, ${number(unit.negative)} against`),
     ),
@@ -107,19 +107,17 @@ function heldOut({ target, positive }) {
   );
 }
 
+const CELLS_SAY =
+  "The stronger its colour, the more a cell weighs. Touch one, or walk with the arrow keys, to light up the sentences it " +
+  "stands for. A framed cell is a reason above.";
+
 function meeting(explanation, { cell, pinned }) {
-  return h(
-    "section",
-    { class: "every-pair" },
-    h("h2", null, "Every viewpoint with every aspect"),
-    h(
-      "p",
-      { class: "soft lead" },
-      "The stronger its colour, the more a cell weighs. Touch one, or walk with the arrow keys, to light up the sentences it " +
-        "stands for. A framed cell is a reason above.",
-    ),
-    heatMaps(explanation, { cell, pinned, skipUser: explanation.user ? "user" : null }),
-  );
+  const maps = heatMaps(explanation, { cell, pinned, skipUser: explanation.user ? "user" : null });
+  return everyPair("Every viewpoint with every aspect", CELLS_SAY, maps);
+}
+
+function everyPair(title, lead, ...parts) {
+  return h("section", { class: "every-pair" }, h("h2", null, title), h("p", { class: "soft lead" }, lead), ...parts);
 }
 
 /** For models that read viewpoints and aspects without weighing every pair of them. */
@@ -127,15 +125,9 @@ function sidesOnly(explanation) {
   if (!explanation.viewpoints.length && !explanation.aspects.length) return null;
   const viewpoints = sideColumn("viewpoint", explanation.viewpoints, explanation.user ? "user" : null);
   const aspects = sideColumn("aspect", explanation.aspects, "item");
-  return h(
-    "section",
-    { class: "every-pair" },
-    h("h2", null, "What the model read"),
-    h(
-      "p",
-      { class: "soft lead" },
-      explanation.meaning || "This model weighs no viewpoint against an aspect; these sentences count most.",
-    ),
+  return everyPair(
+    "What the model read",
+    explanation.meaning || "This model weighs no viewpoint against an aspect; these sentences count most.",
     legend("own", "shared"),
     h("div", { class: "sides only" }, viewpoints.node, aspects.node),
   );

@@ -101,6 +101,9 @@ function stepsOf(low, high) {
   return [...steps];
 }
 
+/** The sign of a sentiment, for the eye: the words beside it say the same. */
+export const sign = (sentiment) => h("span", { class: "sign", "aria-hidden": "true" }, SIGN[sentiment]);
+
 /** The two capsules as bars: how likely the sentiment is, and how strong. */
 export function capsules(explanation) {
   if (!explanation.positive || !explanation.negative) return null;
@@ -117,7 +120,7 @@ function capsule(sentiment, explanation) {
     h(
       "h3",
       null,
-      h("span", { class: "sign", "aria-hidden": "true" }, SIGN[sentiment]),
+      sign(sentiment),
       `${capital(likelihood(length))} ${feeling}`,
       longer && h("span", { class: "longer" }, "prevails"),
     ),

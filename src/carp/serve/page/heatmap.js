@@ -1,6 +1,7 @@
 // The two heat maps of viewpoint × aspect. A touched, focused or hovered cell lights up the sentences it stands for.
 
 import { h } from "./dom.js";
+import { sign } from "./gauges.js";
 import { capital, number } from "./words.js";
 import { SIDE_TITLE, sideBlock } from "./sentences.js";
 
@@ -80,12 +81,7 @@ function heatMap(sentiment, explanation, touch) {
   const table = h(
     "table",
     { role: "grid", class: `heat ${sentiment}`, "aria-label": `${CAPTION[sentiment]}: viewpoints by aspects` },
-    h(
-      "caption",
-      null,
-      h("span", { class: "sign", "aria-hidden": "true" }, sentiment === "positive" ? "+" : "−"),
-      CAPTION[sentiment],
-    ),
+    h("caption", null, sign(sentiment), CAPTION[sentiment]),
     h("thead", null, h("tr", null, h("td", null), headings(columns))),
     h(
       "tbody",

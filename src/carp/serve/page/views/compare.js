@@ -3,10 +3,10 @@
 import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { completed } from "../explanation.js";
-import { capsules, againstAverage, scale } from "../gauges.js";
+import { capsules, againstAverage, scale, sign } from "../gauges.js";
 import { sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
-import { SIGN, SPEAKS, known, number, plain } from "../words.js";
+import { SPEAKS, known, number, plain } from "../words.js";
 import { jumps, sentence } from "./question.js";
 
 const SAME = 0.05; // of the scale: what is closer is about the same
@@ -92,12 +92,7 @@ function strongest({ units, user }, sentiment) {
   return h(
     "section",
     { class: `strongest ${sentiment}` },
-    h(
-      "h3",
-      null,
-      h("span", { class: "sign", "aria-hidden": "true" }, SIGN[sentiment]),
-      `What most ${SPEAKS[sentiment]}`,
-    ),
+    h("h3", null, sign(sentiment), `What most ${SPEAKS[sentiment]}`),
     h("p", { class: "soft side-label" }, "Cares about"),
     sideBlock(unit.viewpoint, "viewpoint", { skip: user && "user", shown: 1, titled: false }),
     h("p", { class: "soft side-label" }, "People say"),

@@ -3,7 +3,7 @@
 import { get, part } from "../api.js";
 import { h, name } from "../dom.js";
 import { notes } from "../explanation.js";
-import { gauge } from "../gauges.js";
+import { gauge, sign } from "../gauges.js";
 import { legend, quote, sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
 import { SIGN, counted, number } from "../words.js";
@@ -104,7 +104,7 @@ function opinions(sentiment, rows, profile) {
   return h(
     "section",
     { class: `opinions ${sentiment}` },
-    h("h2", null, h("span", { class: "sign", "aria-hidden": "true" }, SIGN[sentiment]), HEADING[sentiment]),
+    h("h2", null, sign(sentiment), HEADING[sentiment]),
     rows.length
       ? rows.map((row) => opinionCard(row, most, profile))
       : h("p", { class: "empty" }, "Nothing stands out."),

@@ -30,8 +30,8 @@ export const whatif = {
       const words = `The model ${context.about.model} knows people by their ids alone: it has nothing to say to a newcomer.`;
       return { said: words, nodes: h("p", { class: "empty" }, words) };
     }
-    const desk = makeDesk(state, context);
-    return { said: "", nodes: desk.node, update: desk.update, stop: desk.stop };
+    const service = makeDesk(state, context);
+    return { said: "", nodes: service.node, update: service.update, stop: service.stop };
   },
 };
 
@@ -39,15 +39,15 @@ function makeDesk(state, context) {
   const reviews = h("div", { class: "drafts" });
   const linkNote = h("p", { class: "soft small", role: "status" });
   const results = h("div", { class: "results", "aria-busy": "false" });
-  const desk = { state, context, reviews, linkNote, results, before: null, timer: 0, asking: null };
+  const service = { state, context, reviews, linkNote, results, before: null, timer: 0, asking: null };
   fill(
     reviews,
-    (state.reviews ?? [""]).map((text) => draft(desk, text)),
+    (state.reviews ?? [""]).map((text) => draft(service, text)),
   );
-  const source = picker("user", { label: "Person to start from", choose: (user) => borrow(desk, user) });
+  const source = picker("user", { label: "Person to start from", choose: (user) => borrow(service, user) });
   const node = h(
     "div",
-    { class: "desk" },
+    { class: "service" },
     h(
       "section",
       { class: "editor", "aria-label": "Your reviews" },
@@ -57,36 +57,36 @@ function makeDesk(state, context) {
       h(
         "div",
         { class: "editor-tools" },
-        h("button", { type: "button", on: { click: () => addDraft(desk) } }, "Add another review"),
-        h("button", { type: "button", class: "quiet", on: { click: () => start(desk, [EXAMPLE]) } }, "Try an example"),
+        h("button", { type: "button", on: { click: () => addDraft(service) } }, "Add another review"),
+        h("button", { type: "button", class: "quiet", on: { click: () => start(service, [EXAMPLE]) } }, "Try an example"),
       ),
       h("div", { class: "borrow" }, h("span", { class: "soft" }, "Or start from the words of "), source.node),
       linkNote,
     ),
     results,
   );
-  if (state.user && !state.reviews) borrow(desk, state.user);
-  else ask(desk, 0);
+  if (state.user && !state.reviews) borrow(service, state.user);
+  else ask(service, 0);
   return {
     node,
-    stop: () => stop(desk),
+    stop: () => stop(service),
     update(next) {
-      const drafts = textsOf(desk);
+      const drafts = textsOf(service);
       const texts = next.reviews ?? drafts; // a link without reviews leaves what was typed
-      if (next.item !== desk.state.item) desk.before = null;
-      desk.state = { ...next, reviews: texts };
+      if (next.item !== service.state.item) service.before = null;
+      service.state = { ...next, reviews: texts };
       if (texts.join("\n") !== drafts.join("\n"))
         fill(
           reviews,
-          texts.map((text) => draft(desk, text)),
+          texts.map((text) => draft(service, text)),
         );
-      if (!next.reviews) context.remember(desk.state);
-      ask(desk, 0);
+      if (!next.reviews) context.remember(service.state);
+      ask(service, 0);
     },
   };
 }
 
-function draft(desk, text) {
+function draft(service, text) {
   const id = freshId("review");
   const area = h("textarea", { id, rows: 4, dir: "auto", placeholder: EXAMPLE, value: text });
   const node = h(
@@ -94,50 +94,50 @@ function draft(desk, text) {
     { class: "draft" },
     h("label", { for: id }, "Review"),
     area,
-    h("button", { type: "button", class: "quiet remove", on: { click: () => removeDraft(desk, node) } }, "Remove"),
+    h("button", { type: "button", class: "quiet remove", on: { click: () => removeDraft(service, node) } }, "Remove"),
   );
-  area.addEventListener("input", () => edited(desk));
+  area.addEventListener("input", () => edited(service));
   return node;
 }
 
-const textsOf = (desk) =>
-  [...desk.reviews.querySelectorAll("textarea")].map((area) => area.value).filter((text) => text.trim());
+const textsOf = (service) =>
+  [...service.reviews.querySelectorAll("textarea")].map((area) => area.value).filter((text) => text.trim());
 
-function addDraft(desk) {
-  const added = draft(desk, "");
-  desk.reviews.append(added);
+function addDraft(service) {
+  const added = draft(service, "");
+  service.reviews.append(added);
   added.querySelector("textarea").focus();
 }
 
-function removeDraft(desk, node) {
+function removeDraft(service, node) {
   node.remove();
-  if (!desk.reviews.children.length) desk.reviews.append(draft(desk, ""));
-  desk.reviews.querySelector("textarea").focus();
-  edited(desk);
+  if (!service.reviews.children.length) service.reviews.append(draft(service, ""));
+  service.reviews.querySelector("textarea").focus();
+  edited(service);
 }
 
-function start(desk, texts) {
-  desk.before = null;
+function start(service, texts) {
+  service.before = null;
   fill(
-    desk.reviews,
-    texts.map((text) => draft(desk, text)),
+    service.reviews,
+    texts.map((text) => draft(service, text)),
   );
-  edited(desk, 0);
+  edited(service, 0);
 }
 
 /** Somebody's best sentences, gathered by the thing they are about, as reviews to edit. */
-async function borrow(desk, user) {
-  const { signal } = begin(desk);
+async function borrow(service, user) {
+  const { signal } = begin(service);
   try {
     const profile = await get(`users/${part(user)}/profile`, {}, { signal });
     const texts = borrowed(profile);
-    if (texts.length) start(desk, texts);
-    else fill(desk.results, h("p", { class: "empty" }, `This model shows no sentence of ${user} to start from.`));
+    if (texts.length) start(service, texts);
+    else fill(service.results, h("p", { class: "empty" }, `This model shows no sentence of ${user} to start from.`));
   } catch (problem) {
     if (!signal.aborted)
       fill(
-        desk.results,
-        problemCard(problem, () => borrow(desk, user)),
+        service.results,
+        problemCard(problem, () => borrow(service, user)),
       );
   }
 }
@@ -151,68 +151,68 @@ function borrowed(profile) {
   return [...byThing.values()].slice(0, MOST_BORROWED).map((texts) => texts.join(" "));
 }
 
-function edited(desk, pause = PAUSE) {
-  const reviews = textsOf(desk);
-  desk.state = { ...desk.state, reviews };
-  desk.context.remember(desk.state);
-  desk.linkNote.textContent = fits(reviews)
+function edited(service, pause = PAUSE) {
+  const reviews = textsOf(service);
+  service.state = { ...service.state, reviews };
+  service.context.remember(service.state);
+  service.linkNote.textContent = fits(reviews)
     ? ""
     : "So much text does not fit into the link: a copied link opens without it.";
-  ask(desk, pause);
+  ask(service, pause);
 }
 
-function begin(desk) {
-  stop(desk);
-  desk.asking = new AbortController();
-  return desk.asking;
+function begin(service) {
+  stop(service);
+  service.asking = new AbortController();
+  return service.asking;
 }
 
-function stop(desk) {
-  clearTimeout(desk.timer);
-  desk.asking?.abort();
+function stop(service) {
+  clearTimeout(service.timer);
+  service.asking?.abort();
 }
 
-function ask(desk, pause) {
-  const { signal } = begin(desk);
-  const reviews = textsOf(desk);
+function ask(service, pause) {
+  const { signal } = begin(service);
+  const reviews = textsOf(service);
   if (!reviews.length) {
-    desk.before = null;
-    desk.results.setAttribute("aria-busy", "false");
-    fill(desk.results, h("p", { class: "empty" }, "Write or paste a review, and the answer appears here."));
+    service.before = null;
+    service.results.setAttribute("aria-busy", "false");
+    fill(service.results, h("p", { class: "empty" }, "Write or paste a review, and the answer appears here."));
     return;
   }
-  desk.results.setAttribute("aria-busy", "true");
-  desk.timer = setTimeout(() => answer(desk, reviews, signal), pause);
+  service.results.setAttribute("aria-busy", "true");
+  service.timer = setTimeout(() => answer(service, reviews, signal), pause);
 }
 
-async function answer(desk, reviews, signal) {
-  const { item } = desk.state;
-  const explains = desk.context.about.explains;
+async function answer(service, reviews, signal) {
+  const { item } = service.state;
+  const explains = service.context.about.explains;
   const body = { reviews, n: OFFERED, ...(item && { items: [item] }), ...(item && explains && { explain: item }) };
   try {
     const found = await post("newcomer", body, { signal });
-    if (!signal.aborted) showAnswer(desk, found, reviews);
+    if (!signal.aborted) showAnswer(service, found, reviews);
   } catch (problem) {
     if (signal.aborted) return;
     fill(
-      desk.results,
-      problemCard(problem, () => ask(desk, 0)),
+      service.results,
+      problemCard(problem, () => ask(service, 0)),
     );
   }
-  desk.results.setAttribute("aria-busy", "false");
+  service.results.setAttribute("aria-busy", "false");
 }
 
-function showAnswer(desk, { predictions, explanation, recommendations }, reviews) {
-  const { about } = desk.context;
-  const { item } = desk.state;
+function showAnswer(service, { predictions, explanation, recommendations }, reviews) {
+  const { about } = service.context;
+  const { item } = service.state;
   const predicted = item && (predictions ?? []).find((row) => row.item === item);
   const told = explanation ?? (predicted && { ...predicted, units: [], notes: [predicted.note].filter(Boolean) });
-  const moved = told && changeWords(desk, told.rating);
+  const moved = told && changeWords(service, told.rating);
   const range = told?.rating_range ?? about.rating_range;
   const link = (offered) => linkTo("whatif", { item: offered, reviews });
   const offered = recommendations ?? [];
   fill(
-    desk.results,
+    service.results,
     moved && h("p", { class: "moved" }, moved),
     told && explanationBlocks(told, { range }),
     !item && h("p", { class: "empty" }, "Choose a thing above to see how you would rate it, and why."),
@@ -223,9 +223,9 @@ function showAnswer(desk, { predictions, explanation, recommendations }, reviews
 }
 
 /** What the last edit did to the rating. */
-function changeWords(desk, rating) {
-  const { before } = desk;
-  desk.before = rating;
+function changeWords(service, rating) {
+  const { before } = service;
+  service.before = rating;
   return known(before)
     ? `After your edit: ${number(rating)}, ${against(rating - before, `the ${number(before)} of before`)}.`
     : "";

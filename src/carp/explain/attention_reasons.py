@@ -1,0 +1,138 @@
+"""The reasons of models without capsules: what they listened to on both sides, and what was written there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from carp.explain.explainer import Explainer, SummarySentence
+from carp.explain.explanation import Explanation, Reasons, Sentence, Side
+from carp.explain.named_words import UNITS, NamedReasons, NamedWords, named_words, nothing_named
+from carp.explain.pair_texts import Floats, PaddedTexts, PairTexts, batch_of, blocks
+from carp.explain.phrases import readable_sides
+from carp.explain.question import Detail, Question, as_batch, held_out
+from carp.reviews.readable import ReadableDocument
+
+SHARE_MARKED = 0.1  # of the words a model without capsules listens to: the paper's 30 phrases of 300 words
+
+
+class AttentionExplainer(Explainer):
+    """Explains models that give their `Attention`, which says what was listened to and no more."""
+
+    def explain(self, questions: Sequence[Question], detail: Detail | None = None) -> list[Explanation]:
+        return [self._explain_one(question, detail or Detail()) for question in questions]
+
+    @torch.no_grad()
+    def _explain_one(self, question: Question, detail: Detail) -> Explanation:
+        model = self.fitted.model
+        batch = as_batch(self.corpus, question, self.fitted.device)
+        prediction = model(batch)
+        heard = model.explain(batch, prediction)
+        viewpoints, aspects = (
+            _named(_sides(document, words[0].double().cpu().numpy(), heard.window, detail), names, weights)
+            for document, words, names, weights in (
+                (question.user_document, heard.user_words, heard.user_names, heard.user_weights),
+                (question.item_document, heard.item_words, heard.item_names, heard.item_weights),
+            )
+        )
+        target = held_out(self.corpus, question, {"matched": [*viewpoints, *aspects]})
+        reasons = Reasons(viewpoints, aspects, target, meaning=heard.meaning)
+        return self.explanation(question, float(prediction.rating[0]), self.baselines([question])[0], reasons)
+
+    def summarise(self, question: Question, n: int) -> list[SummarySentence]:
+        """The sentences that stand for what was listened to in the thing's reviews."""
+        (found,) = self.explain([question])
+        sentences = [
+            SummarySentence(**_fields(sentence), weight=side.weight, aspect=side.index, sentiment=None)
+            for side in found.aspects
+            for sentence in side.sentences
+        ]
+        return sentences[:n]
+
+    def name_words(self, pairs: PairTexts) -> NamedReasons:
+        """Named are the sentences of the sides that the model listens to most, so many of each document.
+
+        Where each side pulls one way, named are those that pull as the texts do in all: the others ask for another
+        rating.
+        """
+        model = self.fitted.model
+        rating, balance = np.zeros(len(pairs)), np.full(len(pairs), np.nan)
+        user, item = nothing_named(pairs)
+        for chosen in blocks(pairs):
+            batch = batch_of(pairs, chosen, self.fitted.device)
+            with torch.no_grad():
+                prediction = model(batch)
+                heard = model.explain(batch, prediction)
+            rating[chosen] = _numbers(prediction.rating)
+            directions = np.array(heard.directions)
+            if heard.balance is not None:
+                balance[chosen] = _numbers(heard.balance)
+            for texts, words, weights, named in (
+                (pairs.user, heard.user_words, heard.user_weights, user),
+                (pairs.item, heard.item_words, heard.item_weights, item),
+            ):
+                attention = _numbers(words)  # [B, L, M]
+                m = attention.shape[2]
+                weighed = np.full((len(chosen), m), 1 / m) if weights is None else _numbers(weights)
+                for place, row in enumerate(chosen.tolist()):
+                    of_sides = weighed[place]
+                    if len(directions):
+                        of_sides = np.where(directions == _sign(balance[row]), of_sides, 0)
+                    _name_side(attention[place], of_sides, heard.window, texts, named, row)
+        return NamedReasons(rating, user, item, direction=None if np.isnan(balance).any() else _sign(balance))
+
+
+def _name_side(
+    attention: Floats, weights: Floats, window: int, texts: PaddedTexts, named: NamedWords, row: int
+) -> None:
+    length = int(texts.there[row].sum())
+    if not length:
+        return
+    attention, sentence = attention[:length], texts.sentences[row, :length]
+    named.pull[row, :length] = attention @ weights
+    attention = _standing_out(attention)
+    most = np.argsort(-weights, kind="stable")[:UNITS]
+    for side in most[weights[most] > 0]:
+        shown, marked = named_words(attention[:, side], sentence, window, top_share=SHARE_MARKED)
+        named.shown[row, :length] |= shown
+        named.marked[row, :length] |= marked
+
+
+def _sides(document: ReadableDocument, attention: NDArray[np.float64], window: int, detail: Detail) -> list[Side]:
+    return readable_sides(
+        document,
+        _standing_out(attention[: len(document.words)]),
+        window=window,
+        top_phrases=detail.top_phrases,
+        top_share=SHARE_MARKED,
+        shown_sentences=detail.sentences,
+    )
+
+
+def _standing_out(attention: Floats) -> Floats:
+    """The attention of sides that tell words apart; where no word is listened to more than another, none stands out."""
+    return attention * (np.ptp(attention, axis=0) > 1e-9) if len(attention) > 1 else attention
+
+
+def _named(sides: list[Side], names: Sequence[str], weights: torch.Tensor | None) -> tuple[Side, ...]:
+    shares = [1 / len(sides)] * len(sides) if weights is None else weights[0].tolist()
+    return tuple(
+        replace(side, name=name, weight=float(share)) for side, name, share in zip(sides, names, shares, strict=True)
+    )
+
+
+def _fields(sentence: Sentence) -> dict[str, Any]:
+    return {field.name: getattr(sentence, field.name) for field in fields(sentence)}
+
+
+def _sign(balance: Floats) -> Floats:
+    return np.where(balance >= 0, 1.0, -1.0)
+
+
+def _numbers(tensor: torch.Tensor) -> Floats:
+    return np.asarray(tensor.detach().double().cpu().numpy())

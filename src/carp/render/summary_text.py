@@ -1,0 +1,23 @@
+"""A summary as terminal text."""
+
+from __future__ import annotations
+
+from carp.explain.explainer import SummarySentence
+from carp.explain.profiles import Summary
+from carp.render.wording import SIGN, neutral
+
+NOTHING = "No sentence of its reviews matters: the model knows no word of them."
+
+
+def summary_text(summary: Summary) -> str:
+    """The sentences with a sign each, where the model says whether they speak for the thing or against it."""
+    title = f"What people say of {summary.item} that matters to {summary.user}"
+    lines = [_line(sentence) for sentence in summary.sentences] or [NOTHING]
+    notes = [f"Note: {note}." for note in summary.notes]
+    return neutral("\n".join([title, "", *lines, *notes]))
+
+
+def _line(sentence: SummarySentence) -> str:
+    sign = SIGN[sentence.sentiment] if sentence.sentiment else "·"
+    rated = "" if sentence.rating is None else f", rated {sentence.rating:g}"
+    return f"({sign}) “{sentence.text}” — {sentence.user}{rated}"

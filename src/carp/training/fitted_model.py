@@ -1,0 +1,94 @@
+"""A trained model with what it was trained on: all that predicting and explaining need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carp.models.base import RatingModel
+from carp.models.batch import Pairs
+from carp.models.layers import TunedBiases
+from carp.models.predict import encode_documents, score_newcomer, score_pairs
+from carp.reviews.readable import ReadableDocument
+from carp.reviews.split_parts import TRAIN
+from carp.training.fitted_corpus import FittedCorpus
+
+PAIRS_AT_ONCE = 500
+Numbers = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class FittedModel:
+    """Knows people and things by their numbers in the corpus; -1 is somebody or something it has never seen."""
+
+    name: str  # of the registry
+    model: RatingModel
+    baseline: TunedBiases
+    corpus: FittedCorpus
+    device: torch.device
+    facts: dict[str, Any]
+
+    @cached_property
+    def sides(self) -> tuple[Tensor, Tensor]:
+        """The sides of all users and of all items, each document encoded once; for models whose sides separate."""
+        return (
+            encode_documents(self.model.encode_users, self.corpus.user_documents, self.device),
+            encode_documents(self.model.encode_items, self.corpus.item_documents, self.device),
+        )
+
+    @torch.no_grad()
+    def biases_alone(self, users: Numbers, items: Numbers, own_ratings: Tensor | None = None) -> Tensor:
+        """What the tuned biases predict, in stars. Somebody unknown gets the mean, and the thing's own level."""
+        places = (torch.from_numpy(np.asarray(side, np.int64)).to(self.device) for side in (users, items))
+        stars: Tensor = self.baseline(*places, own_ratings)
+        return stars.clamp(1, self.corpus.levels)
+
+    @torch.no_grad()
+    def rate(self, users: Numbers, items: Numbers) -> NDArray[np.float64]:
+        """Stars of numbered pairs. This is the one place that decides what somebody unknown gets: the biases that are
+        known, which is the mean for a stranger and a thing's own level for an unknown user."""
+        places = (torch.from_numpy(side).to(self.device) for side in (users, items))
+        stars = self.baseline(*places).double()
+        known = np.flatnonzero((users >= 0) & (items >= 0))
+        records = np.array([self.trained_record(int(users[k]), int(items[k])) for k in known], dtype=np.int64)
+        for chosen, trained in ((known[records < 0], False), (known[records >= 0], True)):
+            if len(chosen):
+                own = records[records >= 0] if trained else np.full(len(chosen), -1)
+                ratings = self.corpus.rating[own] if trained else np.zeros(len(chosen), np.float32)
+                found = self._rate_known(Pairs(users[chosen], items[chosen], ratings, own), trained)
+                stars[torch.from_numpy(chosen).to(self.device)] = found.double()
+        return np.asarray(stars.clamp(1, self.corpus.levels).cpu())
+
+    def trained_record(self, user: int, item: int) -> int:
+        """The record of a pair that was trained on; -1 for every other pair."""
+        record = self.corpus.record_of_pair.get((user, item), -1)
+        return record if record >= 0 and self.corpus.part[record] == TRAIN else -1
+
+    def _rate_known(self, pairs: Pairs, trained: bool) -> Tensor:
+        """Pairs of training are rated as in training: without their own review and rating."""
+        if self.model.separates and not trained:
+            return score_pairs(self.model, *self.sides, pairs)
+        data = self.corpus.training_data()
+        starts = range(0, len(pairs), PAIRS_AT_ONCE)
+        blocks = [np.arange(start, min(start + PAIRS_AT_ONCE, len(pairs))) for start in starts]
+        return torch.cat(
+            [self.model(data.batch(pairs, block, training=trained).to(self.device)).rating for block in blocks]
+        )
+
+    @torch.no_grad()
+    def rate_newcomer(self, document: ReadableDocument, items: Numbers) -> NDArray[np.float64]:
+        """Stars that somebody known by a document alone would give to numbered items."""
+        words = torch.from_numpy(document.words)[None].to(self.device)
+        reviews = torch.from_numpy(document.review)[None].to(self.device)
+        viewpoints = self.model.encode_users(words, reviews)
+        places = torch.from_numpy(items).to(self.device)
+        stars = self.baseline(torch.full_like(places, -1), places).double()
+        known = places >= 0
+        stars[known] = score_newcomer(self.model, viewpoints, self.sides[1], places[known]).double()
+        return np.asarray(stars.clamp(1, self.corpus.levels).cpu())
