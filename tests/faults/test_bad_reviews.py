@@ -25,6 +25,7 @@ from carp.reviews.sources import line_reading
 from carp.reviews.sources.formats import iterate_reviews, read_reviews
 from carp.reviews.sources.ledger import Rejection, Review
 from carp.reviews.sources.recognition import detect_format
+from carp.reviews.sources.request import SourceRequest
 
 GOOD = {"user": "a", "item": "b", "rating": 4, "text": "fine"}
 GOOD_LINE = json.dumps(GOOD).encode()
@@ -135,14 +136,14 @@ def test_a_bad_line_is_rejected_with_its_number_and_reason(tmp_path, bad, reason
     path.write_bytes(b"\n".join([GOOD_LINE, b"", bad, GOOD_LINE]))
     good = Review("a", "b", 4.0, "fine")
     expected = [good, Rejection(str(path), 3, reason), good]
-    assert list(iterate_reviews(path, rating_range=(1, 5))) == expected
+    assert list(iterate_reviews(path, SourceRequest(rating_range=(1, 5)))) == expected
 
 
 @pytest.mark.parametrize(("bad", "reason"), BAD_ROWS, ids=short)
 def test_a_bad_row_is_rejected_with_its_number_and_reason(tmp_path, bad, reason):
     path = tmp_path / "r.csv"
     path.write_bytes(b"\n".join([b"user,item,rating,text", b'a,b,4,"fi\nne"', bad, b"a,b,4,fine", b"c,d,5,fine"]))
-    first, rejection, *rest = iterate_reviews(path, rating_range=(1, 5))
+    first, rejection, *rest = iterate_reviews(path, SourceRequest(rating_range=(1, 5)))
     assert first == Review("a", "b", 4.0, "fi\nne")
     assert rejection == Rejection(str(path), 4, reason)
     assert rest == [Review("a", "b", 4.0, "fine"), Review("c", "d", 5.0, "fine")]
@@ -232,7 +233,7 @@ def test_thousands_of_damaged_records_are_each_accepted_or_rejected(tmp_path, fo
     content = HEADS.get(format, b"") + end.join(records) + b"\n"
     path = tmp_path / "r"
     path.write_bytes(content)
-    seen = list(iterate_reviews(path, format=format))
+    seen = list(iterate_reviews(path, SourceRequest(format=format)))
     kinds = Counter(type(record) for record in seen)
     reviews = read_reviews(path, format=format, rating_range=(-1e308, 1e308))
     ledger = reviews.ledger
@@ -254,7 +255,7 @@ def test_arbitrary_bytes_are_read_or_refused_politely(tmp_path, content):
     refusals = []
     for format in ("auto", *SEEDS, "parquet"):
         try:
-            records = list(iterate_reviews(path, format=format))
+            records = list(iterate_reviews(path, SourceRequest(format=format)))
         except InputError as error:
             refusals.append(error)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ class WrittenSentence:
     sentiment: Sentiment | None
 
 
-@dataclass(frozen=True)
-class Voice:
+class Voice(NamedTuple):
     """How often a person contracts, exclaims, and forgets the capital letter."""
 
     contracts: float

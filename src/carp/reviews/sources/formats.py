@@ -68,18 +68,9 @@ KNOWN_SCALES = {
 }
 
 
-def iterate_reviews(
-    path: PathLike,
-    *,
-    format: str = "auto",
-    columns: Mapping[str, str] | None = None,
-    rating_range: tuple[float, float] | None = None,
-    clip_ratings: bool = False,
-    max_bytes: int = MAX_BYTES,
-    progress: OnProgress | None = None,
-) -> Iterator[Record]:
-    """The records of one file as they come, each a Review or a Rejection, in little memory."""
-    return _open(path, SourceRequest(format, columns, rating_range, clip_ratings, max_bytes), progress).records
+def iterate_reviews(path: PathLike, asked: SourceRequest | None = None) -> Iterator[Record]:
+    """The records of one file one by one, each a Review or a Rejection, in little memory."""
+    return _open(path, asked or SourceRequest()).records
 
 
 def read_reviews(
