@@ -132,7 +132,7 @@ def test_texts_without_a_usable_word_leave_no_corpus(fails, tmp_path):
         (["--format", "amazn"], "did you mean amazon?"),
         (["--column", "usr=user"], "did you mean user?"),
         (["--column", "user"], "--column"),
-        (["--rating-range", "5", "1"], "no range of ratings"),
+        (["--rating-range", "5", "1"], "not a range of ratings"),
         (["--rating-range", "1", "many"], "--rating-range"),
         (["--min-reviews", "0"], "--min-reviews"),
         (["--colour"], "No such option"),

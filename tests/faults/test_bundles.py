@@ -355,7 +355,7 @@ def test_a_bundle_of_the_first_layout_is_refused_where_its_tokeniser_is_no_more(
     monkeypatch.setattr(tokens, "TOKENISER_VERSION", 2)
     with pytest.raises(InputError, match=r"saved by carp 0\.1 or earlier") as caught:
         carp.load(first_layout, device="cpu")
-    assert "train the model anew" in caught.value.fix
+    assert "train the model again" in caught.value.fix
 
 
 def test_a_bundle_of_a_newer_layout_is_refused_with_the_version_that_made_it(whole, tmp_path):

@@ -343,7 +343,7 @@ def test_ratings_of_unknown_scale_need_their_range():
 
 @pytest.mark.parametrize("bounds", [(5, 1), (1, 1), (float("nan"), 5), (1, float("inf"))])
 def test_a_range_that_is_none_is_wrong_use(bounds):
-    with pytest.raises(UsageError, match="no range"):
+    with pytest.raises(UsageError, match="not a range of ratings"):
         read_reviews(pl.DataFrame(ROWS), rating_range=bounds)
 
 

@@ -228,7 +228,7 @@ def test_the_fingerprint_is_the_same_from_memory_and_from_files(tmp_path, monkey
     source = write_source("jsonl", tmp_path)
     corpus, _ = in_one_place(source, tmp_path / "corpus")
     loaded = Corpus.load(tmp_path / "corpus")
-    assert dataclasses.replace(loaded).fingerprint == corpus.fingerprint, "summed anew, not read from corpus.json"
+    assert dataclasses.replace(loaded).fingerprint == corpus.fingerprint, "computed again, not read from corpus.json"
 
 
 def test_a_stretch_of_a_column_in_a_file_equals_one_in_memory(tmp_path):

@@ -421,7 +421,7 @@ def test_an_unknown_person_or_thing_is_named_with_the_range_of_ids(shop):
     ("arguments", "complaint"),
     [
         ({"people": 5}, "5 people and 80 things are too few"),
-        ({"things": 10}, "12 reviews per person cannot be had from 10 things"),
+        ({"things": 10}, "12 reviews per person are too many for 10 things"),
         ({"reviews_per_person": 5}, "5 reviews per person"),
         ({"noise": -0.1}, "noise is -0.1"),
         ({"noise": float("nan")}, "noise is nan"),

@@ -1,4 +1,4 @@
-"""A fitted model as a folder that needs nothing but itself: safetensors and JSON under a sha256 manifest."""
+"""A fitted model as a folder that needs nothing but itself: safetensors and JSON with a manifest of sha256 sums."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from carp.storage import check_folder, load_arrays, new_folder, read_json, save_
 from carp.training.fitted_corpus import FittedCorpus
 
 KIND = "model"
-LAYOUT = 2  # of the folder; raised when an older carp could not read it
+LAYOUT = 2  # raised when an older carp can no longer read the folder
 FILES = (
     "model.safetensors",
     "baseline.safetensors",
@@ -36,6 +36,7 @@ FILES = (
     "model.json",
     "log.jsonl",
 )
+FIX = "train the model again, or restore it from a copy"
 NEEDED_FACTS = frozenset({"seed", "split_seed", "fit", "text", "training", "degree_scale"})
 STRINGS = ("users", "items", "texts")
 COLUMNS = ("user", "item", "rating", "part")
@@ -75,15 +76,13 @@ def write_bundle(
 
 
 def read_bundle(folder: Path) -> tuple[str, RatingModel, TunedBiases, FittedCorpus, dict[str, Any]]:
-    """Check every byte against the manifest, then build the model from what is there."""
+    """Check every byte against the manifest, then build the model from the files."""
     listed = check_folder(folder, KIND)["files"]
     facts = read_json(folder / "model.json") if "model.json" in listed else {}
     layout = check_made_with(facts, KIND, LAYOUT, str(folder))
     for file in FILES:
-        if file not in listed:  # nothing is read that was not checked
-            raise DamagedError(
-                f"the manifest does not name {file}", where=str(folder), fix="train it anew, or restore a copy"
-            )
+        if file not in listed:  # a file that is not listed was not checked
+            raise DamagedError(f"the manifest does not name {file}", where=str(folder), fix=FIX)
     try:
         if missing := NEEDED_FACTS - set(facts):
             raise KeyError(", ".join(sorted(missing)))
@@ -96,7 +95,7 @@ def read_bundle(folder: Path) -> tuple[str, RatingModel, TunedBiases, FittedCorp
         baseline.load_state_dict(_tensors(folder / "baseline.safetensors"))
     except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
         raise DamagedError(
-            f"the model cannot be put together ({error})", where=str(folder), fix="train it anew, or restore a copy"
+            f"the files of the model do not fit together ({error})", where=str(folder), fix=FIX
         ) from error
     return name, model.eval(), baseline, fitted, facts | differences(facts, KIND, str(folder))
 

@@ -1,6 +1,6 @@
-"""Bundles of older layouts, brought to the present one while they are loaded.
+"""Models saved in an older layout are converted while they are loaded.
 
-Layout 1 held for each word of a document which token of its review it is, and not the characters it stands on.
+Layout 1 stored for each word of a document which token of its review it was. Layout 2 stores its characters.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def with_characters(documents: Arrays, texts: StringColumn, where: str) -> Arrays:
-    """The documents of layout 1 with the characters of their words, found by cutting the reviews into words again."""
+    """The documents of layout 1 with the characters of their words: the reviews are cut into words once more."""
     if tokens.TOKENISER_VERSION != FIRST_TOKENISER:
         raise InputError(
-            f"this model was saved by carp 0.1 or earlier, whose tokeniser (version {FIRST_TOKENISER}) is no more",
+            f"this model was saved by carp 0.1 or earlier, and this carp has another tokeniser (version "
+            f"{tokens.TOKENISER_VERSION} instead of {FIRST_TOKENISER})",
             where=where,
-            fix="train the model anew, or load and save it once with carp 0.2",
+            fix="train the model again, or load and save it once with carp 0.2",
         )
     sides = sorted({name.partition(".")[0] for name in documents})
     records = np.unique(np.concatenate([documents[f"{side}.review"] for side in sides]))

@@ -1,4 +1,4 @@
-"""User and item documents from training reviews, ragged; each word knows its review and its characters there."""
+"""Documents of users and items, made of training reviews. Each word knows its review and its characters there."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Documents:
-    """One document for each owner (a user or an item), its words end to end.
+    """One document for each owner, a user or an item, with all words end to end.
 
-    Document d is the stretch `offsets[d]:offsets[d + 1]` of the three word columns. It is cut to its first words,
-    in the order of the corpus, so that leaving a review out later only shortens it.
+    Document d is `offsets[d]:offsets[d + 1]` in the three columns of words. A document keeps its first words in the
+    order of the corpus, so that leaving a review out later only shortens it.
     """
 
     words: Ints  # [T] model word ids, from 1
-    review: Ints  # [T] the record each word was written in
+    review: Ints  # [T] the record that contains the word
     characters: Ints  # [T, 2] where the word begins and ends in the text of that record
     offsets: NDArray[np.int64]  # [D + 1]
 
@@ -39,7 +39,7 @@ class Documents:
 
 
 def training_words(corpus: Corpus, vocabulary: Vocabulary, train: NDArray[np.int64]) -> tuple[Ints, Ints, Ints]:
-    """The words a model sees, of training records alone: word ids, records and characters, in corpus order."""
+    """The words of the training records that a model sees: word ids, records and characters, in corpus order."""
     offsets = np.asarray(corpus.token_offsets)
     lengths = offsets[train + 1] - offsets[train]
     review = np.repeat(train, lengths)
@@ -53,7 +53,7 @@ def training_words(corpus: Corpus, vocabulary: Vocabulary, train: NDArray[np.int
 def make_documents(
     words: Ints, review: Ints, characters: Ints, owner_of_record: Ints, owners: int, *, max_words: int = 300
 ) -> Documents:
-    """Gather the words of each owner's reviews and cut every document to its first `max_words`."""
+    """Collect the words of each owner's reviews, and keep the first `max_words` of each document."""
     owner = owner_of_record[review]
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=owners)
@@ -74,10 +74,9 @@ def _ranges(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 def padded(
     documents: Documents, owners: NDArray[np.int64], leave_out: NDArray[np.int64] | None = None
 ) -> tuple[Ints, Ints]:
-    """Words and reviews of some documents as rectangles padded with 0 and -1.
+    """Words and reviews of some documents as rectangles, padded with 0 and -1.
 
-    Where `leave_out` names a record (not -1), that review is not there: its words are taken away before
-    anything else sees the document.
+    `leave_out` names for each document a record whose words are removed, or -1.
     """
     starts = documents.offsets[owners]
     lengths = documents.offsets[owners + 1] - starts

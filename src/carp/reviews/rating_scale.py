@@ -1,4 +1,4 @@
-"""The scale on which a source rates, and its map to stars. Needs numpy alone: fitted models carry it along."""
+"""The rating scale of a source, and how its ratings are mapped to stars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from carp.errors import UsageError
 
 @dataclass(frozen=True)
 class RatingScale:
-    """The range in which the ratings of a source lie, and its straight map to stars and back.
+    """The range of the ratings of a source, and the linear map to stars and back.
 
     >>> beer = RatingScale(4, 20, clip=True, origin="RateBeer's overall score")
     >>> beer.to_stars([2, 4, 12, 20]).tolist()
@@ -32,7 +32,7 @@ class RatingScale:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise UsageError(
-                f"{self.low:g} to {self.high:g} is no range of ratings",
+                f"{self.low:g} to {self.high:g} is not a range of ratings",
                 fix="give the lowest and then the highest rating, as in --rating-range 1 5",
             )
 
@@ -50,7 +50,7 @@ class RatingScale:
         return self.low + (self.high - self.low) * (stars - 1) / (levels - 1)
 
     def describe(self, values: ArrayLike | None = None, levels: int = 5) -> str:
-        """The map in words, with how many of the values it moves to the edge."""
+        """The map in words, and how many of the values were moved to an end of the range."""
         low, high = f"{self.low:g}", f"{self.high:g}"
         if (self.low, self.high) == (1, levels):
             words = f"ratings from {low} to {high} stay as they are"

@@ -1,4 +1,4 @@
-"""Documents that can be read again: every word knows its review, its sentence and the characters it stands on."""
+"""Documents with their texts: every word knows its review, its sentence and its characters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from carp.reviews.text.sentences import sentences as sentence_spans
 
 @dataclass(frozen=True)
 class WrittenReview:
-    """A review that words of a document were written in."""
+    """A review that contains words of a document."""
 
     text: str
     user: str | None
@@ -27,7 +27,7 @@ class WrittenReview:
 
 @dataclass(frozen=True, eq=False)
 class ReadableDocument:
-    """A document whose words know the characters they stand on."""
+    """A document whose words know their characters in the reviews."""
 
     words: NDArray[np.int32]  # [L] model word ids
     review: NDArray[np.int32]  # [L] key into sources
@@ -37,7 +37,7 @@ class ReadableDocument:
 
     @cached_property
     def sentence(self) -> list[tuple[int, int]]:
-        """For each word its sentence: the review and the sentence's place in it."""
+        """For each word its sentence: the review, and the number of the sentence in it."""
         places = np.zeros(len(self.words), dtype=np.int64)
         for review in np.unique(self.review).tolist():
             there = self.review == review
@@ -47,7 +47,7 @@ class ReadableDocument:
 
     @cached_property
     def sentences(self) -> list[tuple[int, int]]:
-        """Each sentence that has a word the model sees, in the order of the document."""
+        """The sentences that contain a word the model sees, in the order of the document."""
         return list(dict.fromkeys(self.sentence))
 
     @cached_property

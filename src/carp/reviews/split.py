@@ -1,4 +1,4 @@
-"""Which records train, which choose, which judge: the paper's rule, seeded, or the user's own split."""
+"""Which records are for training, validation and test: by the paper's rule with a seed, or by the user's own split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SplitRow = tuple[str, str, str]  # user, item, part
 
 @dataclass(frozen=True)
 class Split:
-    """For every record of a corpus the part it belongs to."""
+    """The part of every record of a corpus."""
 
     part: NDArray[np.int8]  # [N], TRAIN, VALID or TEST
     origin: str  # "80:20, seed 0" or where the user's own split came from
@@ -44,7 +44,7 @@ class Split:
 
 
 def split_corpus(corpus: Corpus, *, seed: int = 0, own: Path | Sequence[SplitRow] | None = None) -> Split:
-    """The split to use: the user's own, else the corpus' own column, else the paper's rule with this seed."""
+    """The split to use: the user's own, or the column of the corpus, or the paper's rule with this seed."""
     if isinstance(own, Path):
         return split_from_file(corpus, own)
     if own is not None:
@@ -63,10 +63,10 @@ def random_split(
     test_share: float = 0.2,
     valid_share: float = 0.1,
 ) -> Split:
-    """80:20, a tenth of training for validation, every user and every item at least once in training.
+    """80:20, and a tenth of the training part for validation. Every user and every item occurs in training.
 
-    One record of each user, then one of each item still uncovered, is bound to training; test and then
-    validation are drawn from the records that are left, so that their sizes are shares of the whole.
+    One record of each user goes to training, and one of each item that is still missing there. The test and validation
+    parts are drawn from the other records; their sizes are shares of all records.
     """
     order = np.random.default_rng([seed, 80_20]).permutation(len(user))
     free = order[~_bound_to_training(user[order], item[order])]
@@ -88,7 +88,7 @@ def _bound_to_training(user: NDArray[np.int32], item: NDArray[np.int32]) -> NDAr
 
 
 def checked(split: Split) -> Split:
-    """A split that leaves a part empty cannot be used for anything honest."""
+    """The split, if no part is empty."""
     for name, part in (("training", TRAIN), ("validation", VALID), ("test", TEST)):
         if not len(split.records(part)):
             raise InputError(
@@ -100,7 +100,7 @@ def checked(split: Split) -> Split:
 
 
 def split_from_file(corpus: Corpus, file: Path) -> Split:
-    """A CSV with the columns user, item, split (train, valid or test); it must name every record."""
+    """A split from a CSV with the columns user, item, split (train, valid or test). Every record needs a row."""
     rows = (
         (f"line {line}", tuple((row.get(role) or "").strip() for role in ("user", "item", "split")))
         for line, row in _rows(file)
@@ -109,7 +109,7 @@ def split_from_file(corpus: Corpus, file: Path) -> Split:
 
 
 def split_from_rows(corpus: Corpus, rows: Iterable[tuple[str, Sequence[str]]], origin: str) -> Split:
-    """Rows of user, item and part, each with its place in the origin; together they name every record."""
+    """A split from rows of user, item and part, each with its place in the origin. Every record needs a row."""
     known = {(int(u), int(i)): r for r, (u, i) in enumerate(zip(corpus.user, corpus.item, strict=True))}
     users, items = corpus.users.index(), corpus.items.index()
     part = np.full(len(corpus.user), -1, dtype=np.int8)
@@ -119,7 +119,7 @@ def split_from_rows(corpus: Corpus, rows: Iterable[tuple[str, Sequence[str]]], o
                 f"{name!r} is no part of a split", where=f"{origin}, {place}", fix="write train, valid or test"
             )
         pair = users.get(user, -1), items.get(item, -1)
-        if pair in known:  # pairs that preparing dropped may be among the rows
+        if pair in known:  # rows of pairs that were dropped by preparing are ignored
             part[known[pair]] = SPLIT_NAMES[name.strip().lower()]
     missing = np.flatnonzero(part < 0)
     if len(missing):

@@ -1,4 +1,4 @@
-"""The parts of a split and what people call them, and how reading tells how far it is."""
+"""The parts of a split and their names, and the type of progress callbacks."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ PARTS = ("train", "valid", "test")
 TRAIN, VALID, TEST = range(3)
 SPLIT_NAMES = {"train": TRAIN, "valid": VALID, "validation": VALID, "val": VALID, "dev": VALID, "test": TEST}
 
-OnProgress = Callable[[int, int], None]  # done so far, and in all
+OnProgress = Callable[[int, int], None]  # done so far, and total

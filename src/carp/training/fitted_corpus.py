@@ -1,4 +1,4 @@
-"""What a fitted model remembers of its corpus: ids, reviews, the split, the vocabulary and the documents."""
+"""What a fitted model keeps of its corpus: ids, reviews, the split, the vocabulary and the documents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from carp.reviews.text.vocabulary import TextSettings, Vocabulary
 
 @dataclass(frozen=True, eq=False)
 class FittedCorpus:
-    """Records of a corpus with their split, and documents made of the training records."""
+    """The records of a corpus with their split, and documents made of the training records."""
 
     users: StringColumn
     items: StringColumn
@@ -41,7 +41,7 @@ class FittedCorpus:
     levels: int
     scale: RatingScale
     facts: dict[str, Any]
-    reviews: Documents | None = None  # training reviews one by one; known while fitting only
+    reviews: Documents | None = None  # training reviews one by one; only while fitting
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -53,7 +53,7 @@ class FittedCorpus:
 
     @cached_property
     def item_means(self) -> NDArray[np.float64]:
-        """Average training rating of each item; NaN where it has none."""
+        """The mean training rating of each item, or NaN."""
         train = self.part == TRAIN
         count = np.bincount(self.item[train], minlength=len(self.items))
         total = np.bincount(self.item[train], self.rating[train], minlength=len(self.items))
@@ -63,12 +63,12 @@ class FittedCorpus:
 
     @cached_property
     def _items_by_user(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The items of all records, one user's after the other's, and where each user's begin."""
+        """The items of all records, sorted by user, and where each user's items begin."""
         starts = np.concatenate([[0], np.bincount(self.user, minlength=len(self.users)).cumsum()])
         return self.item[np.argsort(self.user, kind="stable")].astype(np.int64), starts
 
     def rated_by(self, user: int) -> NDArray[np.int64]:
-        """The items this user rated, in whichever part of the split."""
+        """The items this user rated, in any part of the split."""
         items, starts = self._items_by_user
         return items[starts[user] : starts[user + 1]]
 
@@ -96,7 +96,7 @@ class FittedCorpus:
         return self.pairs(TEST)
 
     def own_rating(self, stars: float) -> float:
-        """A rating in the range of the data it came from."""
+        """A rating on the scale of the original data."""
         return float(self.scale.from_stars(stars, self.levels))
 
     def source(self, record: int) -> WrittenReview:
@@ -108,7 +108,7 @@ class FittedCorpus:
         )
 
     def readable(self, documents: Documents, owner: int, leave_out: int = -1) -> ReadableDocument:
-        """A document with the characters its words stand on, without one review if so wished."""
+        """A document with its texts, and without the words of one review if `leave_out` names it."""
         stretch = slice(int(documents.offsets[owner]), int(documents.offsets[owner + 1]))
         kept = documents.review[stretch] != leave_out
         review = documents.review[stretch][kept]
@@ -117,7 +117,7 @@ class FittedCorpus:
         return ReadableDocument(documents.words[stretch][kept], review, starts, ends, sources)
 
     def newcomer(self, texts: list[str]) -> ReadableDocument:
-        """The document of somebody known only by these reviews."""
+        """The document of a person who is known only by these reviews."""
         columns: list[tuple[int, int, int, int]] = []
         for number, text in enumerate(texts):
             columns += [
@@ -134,7 +134,7 @@ class FittedCorpus:
 
 
 def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCorpus:
-    """Choose the vocabulary on training records and make the documents from them."""
+    """Choose the vocabulary by the training records, and make the documents of them."""
     train = split.train
     vocabulary = build_vocabulary(
         corpus,

@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 class Origin(Protocol):
-    """Where reviews come from, and what became of every record there."""
+    """Where reviews come from, and what happened to every record there."""
 
     @property
     def sources(self) -> list[str]: ...
@@ -29,10 +29,10 @@ class Origin(Protocol):
 
 
 class CorpusRules(NamedTuple):
-    """What the caller may choose about a corpus."""
+    """What can be chosen when a corpus is made."""
 
-    min_reviews: int = 5  # users and items with fewer are dropped
-    levels: int = 5  # ratings become 1 to this many stars
+    min_reviews: int = 5  # users and items with fewer reviews are dropped
+    levels: int = 5  # ratings are mapped to 1 to this many stars
 
 
 def sources_of(origin: Origin) -> str:
@@ -40,9 +40,9 @@ def sources_of(origin: Origin) -> str:
 
 
 def kept_records(origin: Origin, records: RecordColumns, min_reviews: int) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """The records that stay, and how many were dropped for what.
+    """The records to keep, and how many were dropped for each reason.
 
-    Of several reviews of one thing by one person the last stays; users and items with too few reviews go.
+    If a person reviewed a thing several times, the last review stays. Users and items with too few reviews go.
     """
     user, item = records.user.number.astype(np.int64), records.item.number.astype(np.int64)
     last = last_of_each_pair(user, item)
@@ -53,14 +53,14 @@ def kept_records(origin: Origin, records: RecordColumns, min_reviews: int) -> tu
 
 
 def last_of_each_pair(user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of the last review of each thing by each person, in the order of the records."""
+    """Which records are the last review of their thing by their person, in the order of the records."""
     pair = user * (item.max(initial=0) + 1) + item
     from_the_end = np.unique(pair[::-1], return_index=True)[1]
     return np.sort(len(pair) - 1 - from_the_end)
 
 
 def in_k_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
-    """Which records are left when users and items with fewer than `minimum` are dropped until all have enough."""
+    """Which records are left after dropping users and items with fewer than `minimum`, until all have enough."""
     kept = np.ones(len(user), dtype=bool)
     while True:
         enough_by_user = np.bincount(user[kept], minlength=user.max(initial=0) + 1) >= minimum
@@ -74,7 +74,7 @@ def in_k_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) ->
 def _nothing_left(origin: Origin, user: NDArray[np.int64], item: NDArray[np.int64], min_reviews: int) -> InputError:
     remaining = [f"{in_k_core(user, item, k).sum():,} at {k}" for k in (1, 2, 3) if k < min_reviews]
     return InputError(
-        f"no review is left: nobody and nothing among {len(user):,} reviews keeps {min_reviews} of them",
+        f"no review is left of {len(user):,} when users and items with fewer than {min_reviews} reviews are dropped",
         where=sources_of(origin),
         fix=f"lower --min-reviews ({', '.join(remaining)} would remain)" if remaining else "give more reviews",
     )
@@ -96,7 +96,7 @@ def refuse_single(origin: Origin, users: list[str], items: list[str]) -> None:
 def facts_of(
     origin: Origin, scale: RatingScale, ratings: NDArray[np.float64], dropped: dict[str, int], rules: CorpusRules
 ) -> dict[str, Any]:
-    """Where the corpus comes from and what was lost on the way: read = rejected + dropped + kept."""
+    """Where the corpus comes from, and what was lost on the way: read = rejected + dropped + kept."""
     return {
         "format_version": FORMAT,
         "scale": scale.describe(ratings, rules.levels),

@@ -1,6 +1,6 @@
-"""Corpus: every review that is left after cleaning, as columns that can be larger than memory.
+"""Corpus: the reviews that are left after cleaning, as columns that can be larger than memory.
 
-A corpus keeps every word; which of them a model sees is decided after the split, by a vocabulary.
+A corpus keeps every word. Which words a model sees is decided later, after the split, by a vocabulary.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from carp.reviews.rating_scale import RatingScale
     from carp.reviews.sources.ledger import Ledger, Reviews
 
-LAYOUT = 1  # of the folder; raised when an older carp could not read it
+LAYOUT = 1  # raised when an older carp can no longer read the folder
 STRINGS = ("users", "items", "words", "texts")
-FIX = "prepare the corpus anew, or restore it from a copy"
+FIX = "prepare the corpus again, or restore it from a copy"
 Records = NDArray[np.integer[Any]]
 
 
@@ -48,7 +48,7 @@ class Corpus:
     item: NDArray[np.int32]  # [N]
     rating: NDArray[np.float32]  # [N] from 1 to facts["levels"]
     time: NDArray[np.int64]  # [N] seconds since 1970, -1 where unknown
-    split: NDArray[np.int8] | None  # [N] the data's own: 0 train, 1 valid, 2 test
+    split: NDArray[np.int8] | None  # [N] the split that came with the data: 0 train, 1 valid, 2 test
     token_offsets: NDArray[np.int64]  # [N + 1]
     tokens: NDArray[np.int32]  # [T] places in words
     token_starts: NDArray[np.int32]  # [T] characters from the beginning of the text
@@ -69,7 +69,7 @@ class Corpus:
         return [self.words[word] for word in tokens.tolist()]
 
     def tokens_of(self, records: Records) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """The tokens of some records, end to end, each with the place of its record among those asked for."""
+        """The tokens of some records, end to end, and for each token which of these records it belongs to."""
         offsets = np.asarray(self.token_offsets)
         sizes = offsets[records + 1] - offsets[records]
         place = np.repeat(np.arange(len(records)), sizes)
@@ -78,13 +78,13 @@ class Corpus:
 
     def characters(self, tokens: Records) -> NDArray[np.int32]:
         """Where some tokens begin and end in the texts of their records. [tokens, 2]"""
-        if not len(self.token_starts):  # a slim copy has no texts, and so no characters
+        if not len(self.token_starts):  # a slim copy has no texts
             return np.zeros((len(tokens), 2), np.int32)
         starts = np.asarray(self.token_starts)[tokens]
         return np.stack([starts, starts + np.asarray(self.token_lengths)[tokens]], axis=1)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Every column as a plain array, by the name of its file."""
+        """All columns as plain arrays, by the names of their files."""
         arrays: dict[str, NDArray[Any]] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -96,7 +96,7 @@ class Corpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A sha256 sum over all columns: the same for the same content, saved or not."""
+        """A sha256 sum over all columns. It depends on the content alone, not on whether it is saved."""
         total = hashlib.sha256()
         for name, array in self.columns().items():
             total.update(_heading(name, array.dtype, array.shape))
@@ -110,7 +110,7 @@ class Corpus:
             self.write_files(partial, ledger)
 
     def write_files(self, folder: Path, ledger: Ledger | None) -> None:
-        """Write what belongs to a corpus into a folder; columns that grew there are there already."""
+        """Write the files of the corpus into a folder. Columns whose file exists were written there as they grew."""
         for name, array in self.columns().items():
             if not (folder / f"{name}.npy").exists():
                 _save_column(folder / f"{name}.npy", array)
@@ -121,7 +121,7 @@ class Corpus:
 
     @classmethod
     def load(cls, folder: Path | str, *, mmap: bool = True) -> Corpus:
-        """A saved corpus, every file checked against its manifest; columns stay on the disk unless told otherwise."""
+        """Load a saved corpus and check every file against the manifest. With `mmap`, columns stay on disk."""
         folder = Path(folder)
         manifest = check_folder(folder, "corpus")
         about = read_json(folder / "corpus.json") if "corpus.json" in manifest["files"] else {}
@@ -132,7 +132,7 @@ class Corpus:
         try:
             facts = about["facts"] | differences(about, "corpus", str(folder))
             corpus = cls._open_columns(folder, manifest["files"], facts, mmap=mmap)
-            corpus.__dict__["fingerprint"] = about["fingerprint"]  # spares reading every column again
+            corpus.__dict__["fingerprint"] = about["fingerprint"]  # saves reading every column again
             fault = corpus._fault()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DamagedError(f"the corpus cannot be read ({error})", where=str(folder), fix=FIX) from error
@@ -142,7 +142,7 @@ class Corpus:
 
     @classmethod
     def _open_columns(cls, folder: Path, files: Iterable[str], facts: dict[str, Any], *, mmap: bool) -> Corpus:
-        """The columns that lie in a folder, as they are."""
+        """The columns in a folder, unchecked."""
         mode: Literal["r"] | None = "r" if mmap else None
         arrays = {
             name.removesuffix(".npy"): np.load(folder / name, mmap_mode=mode, allow_pickle=False)
@@ -160,10 +160,10 @@ class Corpus:
         return ["corpus.json", *(f"{name}.npy" for name in [*arrays, *(f"{name}_offsets" for name in STRINGS)])]
 
     def _fault(self) -> str | None:
-        """What keeps the columns from being one corpus: a length that does not follow from the others."""
+        """Why the columns cannot be one corpus: a length that contradicts the others."""
         odd = next((name for name, array in self.columns().items() if array.ndim != 1), None)
         if odd is not None:
-            return f"{odd} is no plain column"
+            return f"{odd} is not a plain column"
         records, tokens = len(self.user), len(self.tokens)
         expected = {name: records for name in ("item", "rating", "time", "split") if getattr(self, name) is not None}
         expected |= {"texts": records, "token_offsets": records + 1, "token_starts": tokens, "token_lengths": tokens}
@@ -180,7 +180,7 @@ class Corpus:
 def _save_column(path: Path, array: NDArray[Any]) -> None:
     try:
         np.save(path, array, allow_pickle=False)
-    except OSError as error:  # numpy tells that fewer bytes were written than asked for, and not why
+    except OSError as error:  # numpy says that too few bytes were written, but not why
         raise OSError(error.errno or errno.ENOSPC, error.strerror or str(error), str(path)) from error
 
 
@@ -191,7 +191,9 @@ def _heading(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 def build_corpus(
     reviews: Reviews, *, min_reviews: int = 5, levels: int = 5, progress: OnProgress | None = None
 ) -> Corpus:
-    """Clean what was read: the last of repeated reviews stays; rare users, rare items and wordless records go."""
+    """Clean reviews and number them: of repeated reviews the last stays; rare users, rare items and reviews without
+    words are dropped.
+    """
     if not len(reviews) or reviews.scale is None:
         fix = "see the list of rejected records, or name the format and the columns"
         raise InputError("there are no reviews to work with", where=sources_of(reviews), fix=fix)
@@ -202,10 +204,10 @@ def build_corpus(
 
 
 class Cleaned(NamedTuple):
-    """The records that stay, and their texts cut into words."""
+    """The records to keep, and their texts cut into words."""
 
-    kept: NDArray[np.int64]  # places among the records that were read
-    dropped: dict[str, int]  # how many others went, for which reason
+    kept: NDArray[np.int64]  # which of the records that were read
+    dropped: dict[str, int]  # how many others were dropped, by reason
     words: WordColumns
 
 
@@ -219,7 +221,7 @@ def clean(
     each: CutEach = map,
     progress: OnProgress | None = None,
 ) -> Cleaned:
-    """Drop what cannot stay and cut the texts of the rest into words; `each` may spread the cutting over processes."""
+    """Choose the records to keep and cut their texts into words. `each` may use several processes for the cutting."""
     kept, dropped = kept_records(origin, records, rules.min_reviews)
     words.cut(texts, kept, each, progress)
     worded = words.worded()
@@ -229,7 +231,7 @@ def clean(
 def assemble(
     origin: Origin, scale: RatingScale, records: RecordColumns, cleaned: Cleaned, rules: CorpusRules
 ) -> Corpus:
-    """The corpus of the records that stay: users and items are numbered in the order in which they appear there."""
+    """Make the corpus of the records to keep. Users and items are numbered in order of first appearance."""
     kept, ratings = cleaned.kept, records.rating[cleaned.kept]
     user, item = records.user.only(kept), records.item.only(kept)
     refuse_single(origin, user.names, item.names)

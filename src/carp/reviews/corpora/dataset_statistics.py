@@ -1,4 +1,4 @@
-"""A corpus in the numbers of the paper's table of data sets, counted by the paper's recipe."""
+"""The columns of the paper's table of data sets, counted for a corpus as the paper counts them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 VOCABULARY_SIZE = 8_000
 MAX_WORDS = 300
-TOKENS_AT_ONCE = 1 << 20  # bounds the memory that counting needs
+TOKENS_AT_ONCE = 1 << 20  # limits the memory that counting needs
 LABELS = {"positive_negative_ratio": "positive/negative", "density_percent": "density in %"}
-IN_DOCUMENTS = "reviews_in_documents"  # not a column of the paper: what the line under the table speaks of
+IN_DOCUMENTS = "reviews_in_documents"  # not a column of the paper; the line under the table mentions it
 
 
 def dataset_statistics(corpus: Corpus, counts: WordCounts | None = None) -> dict[str, float]:
-    """The columns of the paper's table of data sets, by the paper's recipe.
+    """The columns of the paper's table of data sets, counted as the paper does.
 
-    Words are the 8,000 best of the whole corpus, negations counted among the stop words. Documents are made of
-    the reviews that are not test, by the corpus' own split, else by 80:20 with seed 0, and cut to 300 words; a
-    corpus too small to split gives all its reviews. Whoever has counted the words of the corpus gives the `counts`.
+    Words are the 8,000 best of the whole corpus; negations count as stop words. Documents are made of the reviews
+    outside the test part (of the corpus' own split, or 80:20 with seed 0) and cut to 300 words. A corpus too small to
+    split uses all its reviews. If the words have been counted already, pass the `counts`.
     """
     words = _counted_words(corpus, counts)
     chosen = _document_records(corpus)
@@ -53,7 +53,7 @@ def dataset_statistics(corpus: Corpus, counts: WordCounts | None = None) -> dict
 
 
 def _counted_words(corpus: Corpus, counts: WordCounts | None) -> NDArray[np.int64]:
-    """How many words of each record are counted."""
+    """For each record, how many of its words count."""
     everything = np.arange(len(corpus))
     stopped = stop_words() | NEGATIONS
     best = build_vocabulary(corpus, everything, size=VOCABULARY_SIZE, stop_words=stopped, counts=counts)
@@ -77,7 +77,7 @@ def _document_records(corpus: Corpus) -> NDArray[np.integer[Any]]:
         return kept if len(kept) else everything
     try:
         return np.flatnonzero(random_split(corpus.user, corpus.item, seed=0).part != TEST)
-    except InputError:  # too few records to fill every part
+    except InputError:  # too few records for three parts
         return everything
 
 

@@ -1,4 +1,4 @@
-"""Columns that grow piece by piece, in a file or in memory."""
+"""Columns that are written piece by piece, into a file or into memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-HEADER = 128  # bytes before the data of a column with one axis
+HEADER = 128  # bytes that numpy writes before the data of a one-dimensional array
 
 
 class GrowingColumn(Protocol):
@@ -19,7 +19,7 @@ class GrowingColumn(Protocol):
         """The whole column."""
 
     def abandon(self) -> None:
-        """Give up what was begun."""
+        """Stop without finishing."""
 
 
 class ColumnInMemory:
@@ -41,7 +41,7 @@ class ColumnInMemory:
 
 
 class ColumnFile:
-    """A column that grows in its file, which in the end is what numpy would have saved."""
+    """A column that grows in a file. The finished file is the one `np.save` would have written."""
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -58,7 +58,7 @@ class ColumnFile:
         self.length += len(values)
 
     def finish(self) -> NDArray[Any]:
-        """The column as it lies on the disk, memory-mapped."""
+        """Complete the file, and memory-map it."""
         header = io.BytesIO()
         facts = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(header, facts)

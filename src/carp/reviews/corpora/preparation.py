@@ -1,7 +1,7 @@
-"""From files to a corpus folder on all cores, in memory that does not grow with the texts.
+"""From files to a corpus folder, on all cores and in memory that does not grow with the texts.
 
-The same corpus, to the last byte, as `read_reviews`, `build_corpus` and `save` would give one after another: the
-builder is the same, only the texts and the largest columns lie on the disk.
+The result is the same, to the last byte, as that of `read_reviews`, `build_corpus` and `save`. The builder is the same
+too; here the texts and the largest columns are kept on disk.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from carp.reviews.sources.unpacking import check_file, packed_share
 from carp.reviews.split_parts import OnProgress
 from carp.storage import disk_errors, new_folder
 
-SMALL = 32 << 20  # bytes, unpacked, that one process has read before others have started
+SMALL = 32 << 20  # unpacked bytes; one process reads this much before others have even started
 
 
 class Prepared(NamedTuple):
-    """What is told of a corpus that was just made."""
+    """What there is to say about a corpus that was just made."""
 
     facts: dict[str, Any]
     statistics: dict[str, float]
@@ -54,7 +54,7 @@ def prepare_corpus(
     reading: OnProgress | None = None,
     cutting: OnProgress | None = None,
 ) -> Prepared:
-    """Read reviews, clean them, and keep them as a corpus; `workers` are as many as there are cores unless given."""
+    """Read reviews, clean them and save them as a corpus. By default there are as many workers as cores."""
     out, rules = Path(out), CorpusRules(min_reviews, levels)
     size = workers if workers is not None else workers_for(files)
     with _no_new_parents(out), new_folder(out, "corpus", overwrite=overwrite) as partial, disk_errors(out):
@@ -68,7 +68,7 @@ def prepare_corpus(
 def _build(
     folder: Path, sources: Iterable[OpenSource], rules: CorpusRules, workers: int, progress: OnProgress | None
 ) -> tuple[Corpus, WordCounts, SourcesRead]:
-    """The corpus of some sources, with its largest columns in a folder."""
+    """The corpus of some sources. Its largest columns are files in the folder."""
     with WordColumns(folder) as words, TemporaryDirectory(dir=folder) as texts:
         with WorkerPool(workers, folder) as pool:
             reader = RecordReader(Path(texts))
@@ -81,10 +81,10 @@ def _build(
 
 
 def workers_for(files: Sequence[PathLike]) -> int:
-    """As many as there are cores, and none where the files are read before others have started."""
+    """How many processes to use: one for small files, otherwise one for each core."""
     size = 0.0
     for file in files:
-        with contextlib.suppress(InputError):  # refused in its turn, when it is to be read
+        with contextlib.suppress(InputError):  # the error is raised later, when this file is read
             place = check_file(file)
             size += place.stat().st_size / packed_share(place)
     return usable_cores() if size > SMALL else 1
@@ -92,7 +92,7 @@ def workers_for(files: Sequence[PathLike]) -> int:
 
 @contextlib.contextmanager
 def _no_new_parents(out: Path) -> Iterator[None]:
-    """Where nothing comes of it, not even the folders on the way to the corpus stay."""
+    """If anything fails, also remove the parent folders that were created for the corpus."""
     missing = [parent for parent in out.absolute().parents if not parent.exists()]
     try:
         yield
@@ -104,7 +104,7 @@ def _no_new_parents(out: Path) -> Iterator[None]:
 
 
 def _statistics(corpus: Corpus, counts: WordCounts, where: str) -> dict[str, float]:
-    """A corpus without a word for the model is refused here."""
+    """Raises an InputError if the corpus has no word a model could use."""
     try:
         return dataset_statistics(corpus, counts)
     except CarpError as error:

@@ -1,7 +1,7 @@
-"""Who made a corpus or a model, and whether this carp can read it.
+"""Which version of carp saved a corpus or a model, and whether this version can read it.
 
-What is saved says in `made_with` which carp wrote it, in which layout, and which version of the tokeniser cut its
-texts into words. A newer layout is refused; another tokeniser is warned of; another carp is noted in the facts.
+`made_with` in a saved folder names the version of carp, the layout of the folder, and the version of the tokeniser that
+cut its texts into words. A newer layout is an error, another tokeniser a warning, and another carp is noted in facts.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 from carp.errors import CarpWarning, DamagedError, InputError
 from carp.reviews.text import tokens
 
-FIRST_LAYOUT = FIRST_TOKENISER = 1  # of what was saved before either was written down
-AGAIN = {"corpus": "prepare the corpus anew", "model": "train the model anew"}
+FIRST_LAYOUT = FIRST_TOKENISER = 1  # of folders saved before these numbers were recorded
+AGAIN = {"corpus": "prepare the corpus again", "model": "train the model again"}
 
 
 def this_carp() -> str:
-    import carp  # the package itself stands above this module, and its version is wanted when something is saved
+    import carp  # in here, because reviews must not need the package above them when they are imported
 
     return carp.__version__
 
 
 def made_with(layout: int, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written into a corpus or a model; its facts note a tokeniser that is not the present one."""
+    """What a saved corpus or model says about its origin. Facts name the tokeniser if it is not the present one."""
     return {"carp": this_carp(), "layout": layout, "tokeniser": facts.get("tokeniser", tokens.TOKENISER_VERSION)}
 
 
 def check_made_with(about: Any, kind: str, newest: int, where: str) -> int:
-    """The layout of a saved corpus or model; one that is newer than any this carp knows is refused."""
+    """The layout of a saved corpus or model. A layout newer than this carp knows is an error."""
     made = about.get("made_with", {}) if isinstance(about, dict) else None
     layout = made.get("layout", FIRST_LAYOUT) if isinstance(made, dict) else None
     if not isinstance(made, dict) or not isinstance(layout, int) or layout < FIRST_LAYOUT:
@@ -45,7 +45,7 @@ def check_made_with(about: Any, kind: str, newest: int, where: str) -> int:
 
 
 def differences(about: Mapping[str, Any], kind: str, where: str) -> dict[str, Any]:
-    """What the facts must note of a corpus or a model that another carp made. Another tokeniser is warned of."""
+    """What to add to the facts if another carp or another tokeniser made this. Warns about another tokeniser."""
     made, noted = about.get("made_with", {}), dict[str, Any]()
     if made.get("carp") != this_carp():
         noted["made_by"] = f"carp {made.get('carp', '0.1 or earlier')}"

@@ -1,7 +1,7 @@
-"""Records of files become columns, and their texts are set aside on the disk.
+"""The records of files become columns in memory. Their texts are written to temporary files.
 
-What is held in memory is a few dozen bytes a review. Files whose lines can be decoded apart from each other go to
-all workers, stretch by stretch; the others are read in this process.
+So a review takes a few dozen bytes of memory. Files whose lines can be decoded independently are shared among all
+workers; others are read in this process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.reviews.corpora.records import NO_SPLIT, NO_TIME, Names, RecordColumns
+from carp.reviews.corpora.records import NO_SPLIT, NO_TIME, NameColumn, RecordColumns
 from carp.reviews.corpora.text_chunks import TextsInFile
 from carp.reviews.corpora.worker_pool import WorkerPool
 from carp.reviews.sources.gathering import SourcesRead, mixed_splits
@@ -25,7 +25,7 @@ from carp.reviews.split_parts import SPLIT_NAMES
 
 
 class ReadRecords(NamedTuple):
-    """The reviews among some records, and what became of all of them; the texts lie in a file."""
+    """The reviews among some records, whose texts are in a file, and a ledger of all the records."""
 
     columns: RecordColumns
     text_sizes: NDArray[np.int32]  # [N] bytes in UTF-8
@@ -33,7 +33,7 @@ class ReadRecords(NamedTuple):
 
 
 class StretchTask(NamedTuple):
-    """Some lines of a file, how they are decoded, and where their texts shall wait."""
+    """Some lines of a file, how to decode them, and the file for their texts."""
 
     stretch: Stretch
     decoder: JsonLines
@@ -41,11 +41,11 @@ class StretchTask(NamedTuple):
 
 
 def decode_stretch(task: StretchTask) -> ReadRecords:
-    return set_aside(task.decoder.records(task.stretch.lines()), task.texts)
+    return columns_and_texts(task.decoder.records(task.stretch.lines()), task.texts)
 
 
-def set_aside(records: Iterable[Record], texts: Path) -> ReadRecords:
-    """The reviews among the records as columns; their texts are written to a file, end to end."""
+def columns_and_texts(records: Iterable[Record], texts: Path) -> ReadRecords:
+    """Make columns of the reviews among the records, and write their texts to a file, end to end."""
     ledger = Ledger()
     reviews = ledger.enter(records)
     encoded = [review.text.encode() for review in reviews]
@@ -59,8 +59,8 @@ def _columns(reviews: Sequence[Review]) -> RecordColumns:
     times = (NO_TIME if review.time is None else review.time for review in reviews)
     parts = (NO_SPLIT if review.split is None else SPLIT_NAMES[review.split] for review in reviews)
     return RecordColumns(
-        Names.of(review.user for review in reviews),
-        Names.of(review.item for review in reviews),
+        NameColumn.of(review.user for review in reviews),
+        NameColumn.of(review.item for review in reviews),
         np.fromiter((review.rating for review in reviews), np.float64, count),
         np.fromiter(times, np.int64, count),
         np.fromiter(parts, np.int8, count),
@@ -68,7 +68,7 @@ def _columns(reviews: Sequence[Review]) -> RecordColumns:
 
 
 def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
-    """The records in runs whose texts fill about a stretch."""
+    """The records in batches about as large as a stretch of lines."""
     batch: list[Record] = []
     size = 0
     for record in records:
@@ -88,13 +88,13 @@ class _Numbering:
         self._numbers: dict[str, int] = {}
         self._columns: list[NDArray[np.int32]] = []
 
-    def add(self, chunk: Names) -> None:
+    def add(self, chunk: NameColumn) -> None:
         numbers = self._numbers
         number_of = np.array([numbers.setdefault(name, len(numbers)) for name in chunk.names], np.int32)
         self._columns.append(number_of[chunk.number])
 
-    def finish(self) -> Names:
-        return Names(_joined(self._columns), list(self._numbers))
+    def finish(self) -> NameColumn:
+        return NameColumn(_joined(self._columns), list(self._numbers))
 
 
 def _joined(columns: list[Any]) -> Any:
@@ -102,7 +102,7 @@ def _joined(columns: list[Any]) -> Any:
 
 
 class RecordReader:
-    """Reads sources into columns; the texts are set aside in files, so that memory holds a few numbers a review."""
+    """Reads sources into columns, and writes the texts to files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.sources_read = SourcesRead()
@@ -115,7 +115,7 @@ class RecordReader:
         self._splits: list[NDArray[np.int8]] = []
 
     def read(self, source: OpenSource, pool: WorkerPool) -> None:
-        """Read one source to its end."""
+        """Read one source completely."""
         ledger, first = Ledger(), len(self._ratings)
         for path, found in self._chunks(source, pool):
             ledger.absorb(found.ledger)
@@ -132,7 +132,7 @@ class RecordReader:
 
         if source.stretches is None or source.decoder is None:
             for number, batch in enumerate(_batches(source.records)):
-                yield place(number), set_aside(batch, place(number))
+                yield place(number), columns_and_texts(batch, place(number))
             return
         decoder, stretches = source.decoder, enumerate(source.stretches)
         tasks = (StretchTask(stretch, decoder, place(number)) for number, stretch in stretches)
@@ -150,7 +150,7 @@ class RecordReader:
         self._count += len(columns.rating)
 
     def records(self) -> RecordColumns:
-        """Everything that was read, as one."""
+        """The columns of all sources together."""
         split = _joined(self._splits)
         if (split == NO_SPLIT).any() and (split != NO_SPLIT).any():
             raise mixed_splits()

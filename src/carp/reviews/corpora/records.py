@@ -1,4 +1,4 @@
-"""Reviews without their texts: a few numbers a review, as columns."""
+"""Columns of reviews without their texts: a few numbers for each review."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ NO_SPLIT = -1
 NO_TIME = -1
 
 
-class Names(NamedTuple):
-    """A column of names: numbers in order of first appearance, and the names they stand for."""
+class NameColumn(NamedTuple):
+    """A column of names as numbers, in order of first appearance, and the list of names."""
 
     number: NDArray[np.int32]  # [N]
     names: list[str]
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Names:
+    def of(cls, names: Iterable[str]) -> NameColumn:
         """
-        >>> Names.of(["ann", "bob", "ann"])
-        Names(number=array([0, 1, 0], dtype=int32), names=['ann', 'bob'])
+        >>> NameColumn.of(["ann", "bob", "ann"])
+        NameColumn(number=array([0, 1, 0], dtype=int32), names=['ann', 'bob'])
         """
         numbers: defaultdict[str, int] = defaultdict()
         numbers.default_factory = numbers.__len__
         return cls(np.fromiter(map(numbers.__getitem__, names), np.int32), list(numbers))
 
-    def only(self, records: NDArray[np.int64]) -> Names:
-        """The column of some records, numbered anew."""
+    def only(self, records: NDArray[np.int64]) -> NameColumn:
+        """The column for some of the records, with new numbers."""
         distinct, number = number_by_appearance(self.number[records], len(self.names))
-        return Names(number, [self.names[place] for place in distinct.tolist()])
+        return NameColumn(number, [self.names[place] for place in distinct.tolist()])
 
 
 class RecordColumns(NamedTuple):
-    """Everything about some reviews but their texts."""
+    """Everything about some reviews except their texts."""
 
-    user: Names
-    item: Names
+    user: NameColumn
+    item: NameColumn
     rating: NDArray[np.float64]  # [N] as in the source
     time: NDArray[np.int64]  # [N] seconds since 1970, NO_TIME where unknown
-    split: NDArray[np.int8]  # [N] the data's own, or NO_SPLIT
+    split: NDArray[np.int8]  # [N] the part given by the data, or NO_SPLIT
 
     @property
     def has_split(self) -> bool:
@@ -57,11 +57,11 @@ class RecordColumns(NamedTuple):
 
 
 def columns_of_reviews(reviews: Reviews, where: str) -> RecordColumns:
-    """The columns of reviews that are held in memory."""
+    """The columns of reviews that are in memory."""
     times = (NO_TIME if time is None else time for time in reviews.times)
     return RecordColumns(
-        Names.of(reviews.users),
-        Names.of(reviews.items),
+        NameColumn.of(reviews.users),
+        NameColumn.of(reviews.items),
         np.asarray(reviews.ratings, dtype=np.float64),
         np.fromiter(times, np.int64, len(reviews)),
         np.full(len(reviews), NO_SPLIT, np.int8) if reviews.splits is None else _split_parts(reviews.splits, where),

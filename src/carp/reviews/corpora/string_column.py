@@ -1,4 +1,4 @@
-"""Many strings as one column, and stretches of columns that may be larger than memory."""
+"""Many strings in one column, and reading parts of columns that may be larger than memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRIES_AT_ONCE = 1 << 18
 
 
 def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
-    """`column[first:last]`; of a column that lies in a file nothing else comes into memory, or stays there."""
+    """`column[first:last]`. If the column is a memory-mapped file, only this part is read into memory."""
     file = _file_of(column)
     if file is None:
         return column[first:last]
@@ -28,7 +28,7 @@ def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
 
 
 def _file_of(column: NDArray[Any]) -> tuple[str, int] | None:
-    """The file a column lies in and where it begins there; a slice of such a column no longer knows the place."""
+    """The file of a memory-mapped column, and where in the file it begins. None for arrays and for slices."""
     base: object = column.base
     if not isinstance(column, np.memmap) or not isinstance(base, mmap) or column.filename is None:
         return None
@@ -36,7 +36,7 @@ def _file_of(column: NDArray[Any]) -> tuple[str, int] | None:
 
 
 def pieces(column: NDArray[Scalar]) -> Iterator[NDArray[Scalar]]:
-    """The column from its beginning to its end; one that lies in a file comes in pieces that fit into memory."""
+    """The whole column in order. A memory-mapped column comes in pieces that fit into memory."""
     if _file_of(column) is None:
         yield column
         return
@@ -46,7 +46,7 @@ def pieces(column: NDArray[Scalar]) -> Iterator[NDArray[Scalar]]:
 
 @dataclass(frozen=True, eq=False)
 class StringColumn:
-    """Many strings in one array of bytes, which may lie in a file.
+    """Many strings in one array of bytes, which may be a memory-mapped file.
 
     >>> column = StringColumn.from_strings(["drum", "Röhre"])
     >>> len(column), column[1], column.index()
@@ -58,7 +58,7 @@ class StringColumn:
 
     @classmethod
     def from_strings(cls, strings: Iterable[str]) -> StringColumn:
-        # Half a surrogate pair cannot be stored; one character takes its place, so that offsets still hold.
+        # Half a surrogate pair has no UTF-8. It becomes one other character, so that offsets stay right.
         encoded = [string.encode("utf-8", "replace") for string in strings]
         sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -80,5 +80,5 @@ class StringColumn:
         return {string: place for place, string in enumerate(self)}
 
     def index(self) -> dict[str, int]:
-        """Where each string stands; made when first asked for."""
+        """The position of each string. Made on first use."""
         return self._places

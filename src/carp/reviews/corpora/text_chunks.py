@@ -1,4 +1,4 @@
-"""Texts in chunks that are cut into words one at a time, whether they lie in memory or in files."""
+"""Chunks of texts, in memory or in files, that are cut into words one chunk at a time."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ TEXTS_AT_ONCE = 20_000
 
 
 class TextChunk(Protocol):
-    """The texts of some reviews that follow each other."""
+    """The texts of consecutive reviews."""
 
     @property
     def first(self) -> int:
-        """Which of all reviews the first of these is."""
+        """The number of the first of these reviews."""
 
     def encoded(self, places: NDArray[np.int64]) -> list[bytes]:
-        """The texts at some places of the chunk, in UTF-8."""
+        """Some of the texts in UTF-8, by their places in the chunk."""
 
     def discard(self) -> None:
-        """Free the room the texts take: they are not needed again."""
+        """Free the space: the texts are not needed again."""
 
 
 @dataclass(frozen=True)
 class TextsInFile:
-    """Texts that lie end to end in a file."""
+    """Texts that are end to end in a file."""
 
     path: Path
     first: int
-    sizes: NDArray[np.int32]  # [texts in the file] bytes of each
+    sizes: NDArray[np.int32]  # [texts] in bytes
 
     def encoded(self, places: NDArray[np.int64]) -> list[bytes]:
         content = self.path.read_bytes()
@@ -48,13 +48,13 @@ class TextsInFile:
 
 @dataclass(frozen=True)
 class TextsInMemory:
-    """A stretch of texts that the caller holds anyway."""
+    """Some of the texts of a list that the caller holds anyway."""
 
     texts: Sequence[str]
     first: int
 
     def encoded(self, places: NDArray[np.int64]) -> list[bytes]:
-        # Half a surrogate pair cannot be stored; one character takes its place, so that offsets still hold.
+        # Half a surrogate pair has no UTF-8. It becomes one other character, so that offsets stay right.
         return [self.texts[self.first + place].encode("utf-8", "replace") for place in places.tolist()]
 
     def discard(self) -> None:

@@ -1,4 +1,4 @@
-"""Which words of a corpus a model sees: the best by tf-idf, counted on training reviews alone."""
+"""Which words of a corpus a model sees: the best by tf-idf, counted on the training reviews only."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.text.stop_words import stop_words as stop_words_of_english
 from carp.reviews.text.vocabulary import Vocabulary
 
-WordCounts = tuple[NDArray[np.int64], NDArray[np.int64]]  # [corpus words] in all, and records they stand in
-RECORDS_AT_ONCE = 50_000  # bounds the memory that counting documents needs
+WordCounts = tuple[NDArray[np.int64], NDArray[np.int64]]  # [corpus words] occurrences, and records that have the word
+RECORDS_AT_ONCE = 50_000  # limits the memory that counting needs
 
 
 def build_vocabulary(
@@ -25,10 +25,10 @@ def build_vocabulary(
     max_document_share: float = 0.5,
     counts: WordCounts | None = None,
 ) -> Vocabulary:
-    """The `size` best words by tf-idf, summed over the given records, which are the only ones it looks at.
+    """The `size` best words by tf-idf, summed over the given records. No other record is looked at.
 
-    Stop words and words in more than `max_document_share` of the records are left out; ties go by the alphabet.
-    Whoever has counted the words of these records already gives the `counts`.
+    Stop words, and words in more than `max_document_share` of the records, are left out. Ties are broken by the
+    alphabet. If the words of these records have been counted already, pass the `counts`.
     """
     stopped = stop_words_of_english() if stop_words is None else stop_words
     total, documents = counts or count_words(corpus, records)
@@ -47,7 +47,7 @@ def build_vocabulary(
 
 
 def count_words(corpus: Corpus, records: NDArray[np.integer[Any]]) -> WordCounts:
-    """For each word of the corpus how often it stands in the records, and in how many of them."""
+    """For each word of the corpus, how often it occurs in the records, and in how many of them."""
     number = len(corpus.words)
     total, documents = np.zeros(number, np.int64), np.zeros(number, np.int64)
     for first in range(0, len(records), RECORDS_AT_ONCE):

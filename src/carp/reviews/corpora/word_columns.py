@@ -1,4 +1,4 @@
-"""The texts that are kept are cut into words, chunk by chunk, and laid end to end into the columns of a corpus."""
+"""The texts to keep are cut into words, chunk by chunk, and appended to the columns of a corpus."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from carp.reviews.corpora.text_chunks import TextChunk
 from carp.reviews.split_parts import OnProgress
 from carp.reviews.text.tokens import Tokens, tokenise_bytes
 
-STAMPS = 1 << 20  # places that are looked at together when counting documents: they fit into a processor's cache
+STAMPS = 1 << 20  # size of a table for counting documents that fits into a processor's cache
 GROWING = {"texts": np.uint8, "tokens": np.int32, "token_starts": np.int32, "token_lengths": np.uint8}
 
 Ints = NDArray[np.int64]
 
 
 class KeptTexts(NamedTuple):
-    """The texts of a chunk that are kept."""
+    """The texts of a chunk that are to be kept."""
 
     chunk: TextChunk
-    places: Ints  # in the chunk
+    places: Ints  # which texts of the chunk
 
 
 class CutTexts(NamedTuple):
-    """The kept texts that have a word in them, and those words."""
+    """The kept texts that contain a word, and their words."""
 
     worded: NDArray[np.bool_]  # [kept]
-    text: bytes  # of those with a word, end to end
+    text: bytes  # the texts with a word, end to end
     text_sizes: Ints
     tokens: Tokens
-    total: Ints  # [distinct words] how often each stands in the texts
-    documents: Ints  # [distinct words] in how many of them
+    total: Ints  # [distinct words] how often each occurs
+    documents: Ints  # [distinct words] in how many texts each occurs
 
 
-CutEach = Callable[[Callable[[KeptTexts], CutTexts], Iterable[KeptTexts]], Iterator[CutTexts]]  # as `map` does
+CutEach = Callable[[Callable[[KeptTexts], CutTexts], Iterable[KeptTexts]], Iterator[CutTexts]]  # for instance `map`
 
 
 def cut_texts(kept: KeptTexts) -> CutTexts:
@@ -59,7 +59,7 @@ def cut_texts(kept: KeptTexts) -> CutTexts:
 
 
 def count_documents(tokens: NDArray[np.int32], offsets: Ints, words: int) -> Ints:
-    """In how many stretches of the tokens each word stands.
+    """In how many stretches of the tokens each word occurs.
 
     >>> count_documents(np.array([0, 1, 0, 1, 1], np.int32), np.array([0, 3, 5]), words=3).tolist()
     [1, 2, 0]
@@ -72,13 +72,13 @@ def count_documents(tokens: NDArray[np.int32], offsets: Ints, words: int) -> Int
         stretch = slice(edges[0], edges[-1])
         place = np.repeat(np.arange(len(edges) - 1) * words, np.diff(edges)) + tokens[stretch]
         number = np.arange(len(place), dtype=np.int32)
-        stamps[place] = number  # of the same word in the same stretch the last one stays
+        stamps[place] = number  # if a word occurs again in the same stretch, the last one stays
         counted[stretch] = stamps[place] == number
     return np.bincount(tokens[counted], minlength=words)
 
 
 class WordColumns:
-    """The texts of a corpus and their words as columns that grow in a folder, or in memory where none is given."""
+    """The texts of a corpus and their words, as columns that grow: in files of a folder, or in memory."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._growing: dict[str, GrowingColumn] = {
@@ -104,7 +104,7 @@ class WordColumns:
     def cut(
         self, chunks: Sequence[TextChunk], kept: Ints, each: CutEach = map, progress: OnProgress | None = None
     ) -> None:
-        """Take in the texts of the kept records, in their order."""
+        """Cut the texts of the kept records into words and append them, in order."""
         tasks, done = _kept_texts(chunks, kept), 0
         for task, found in zip(tasks, each(cut_texts, tasks), strict=True):
             self._add(found)
@@ -127,22 +127,22 @@ class WordColumns:
 
     def _count(self, place_of: NDArray[np.int32], total: Ints, documents: Ints) -> None:
         if len(self._places) > len(self._total):
-            room = np.zeros(len(self._places), np.int64)  # doubled, so that growing does not cost more and more
+            room = np.zeros(len(self._places), np.int64)  # at least doubled, so that growing stays cheap
             self._total = np.concatenate([self._total, room])
             self._documents = np.concatenate([self._documents, room])
         self._total[place_of] += total
         self._documents[place_of] += documents
 
     def worded(self) -> NDArray[np.bool_]:
-        """Which of the kept records have a word."""
+        """Which of the kept records contain a word."""
         return np.concatenate(self._worded)
 
     def counts(self) -> tuple[Ints, Ints]:
-        """Of each word how often it stands in the texts, and in how many of them."""
+        """For each word, how often it occurs in the texts, and in how many of them."""
         return self._total[: len(self._places)], self._documents[: len(self._places)]
 
     def finish(self) -> dict[str, Any]:
-        """The columns of a corpus that hold its texts and words, by name."""
+        """The finished columns, by their names in a corpus."""
         grown = {name: column.finish() for name, column in self._growing.items()}
         return {
             **grown,
@@ -153,7 +153,7 @@ class WordColumns:
 
 
 def _kept_texts(chunks: Sequence[TextChunk], kept: Ints) -> list[KeptTexts]:
-    """The kept records chunk by chunk; a chunk of which none is kept is left out."""
+    """The kept records of each chunk. Chunks without any are left out."""
     edges = np.searchsorted(kept, [*(chunk.first for chunk in chunks), np.iinfo(np.int64).max])
     return [
         KeptTexts(chunk, kept[edges[number] : edges[number + 1]] - chunk.first)

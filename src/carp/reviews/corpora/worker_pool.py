@@ -1,4 +1,4 @@
-"""Work in several processes, its results in the order of the tasks."""
+"""Work shared among several processes, with results in the order of the tasks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from carp.reviews.corpora.worker_processes import WorkerProcesses, end_with_the_
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-MOST_WORKERS = 8  # more would wait for the one process that unpacks and packs, and each needs memory
+MOST_WORKERS = 8  # more would only wait for the one process that reads and writes, and each needs memory
 
 
 class WorkerPool:
-    """Some worker processes; with fewer than two of them everything is done in this process."""
+    """Some worker processes. With fewer than two, everything is done in this process."""
 
     def __init__(self, size: int, folder: Path | None = None) -> None:
-        """`folder`: where files lie for a while that carry tasks and results."""
+        """Tasks and results are passed in temporary files in `folder`."""
         self.size = min(size, MOST_WORKERS)
         self._folder = folder
         self._workers: WorkerProcesses | None = None
@@ -38,7 +38,7 @@ class WorkerPool:
             self._workers.end(at_once=kind is not None)
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """The results in the order of the tasks, of which only a few are taken ahead."""
+        """The results in the order of the tasks. Only a few tasks are taken ahead of the results."""
         if self._workers is None:
             yield from map(function, tasks)
             return
@@ -54,10 +54,10 @@ class WorkerPool:
 def _begin() -> None:
     """What a worker does before its first task."""
     end_with_the_starter()
-    os.setsid()  # what a terminal sends to the starter passes it by
-    # Threads of the linear algebra library would only take memory.
+    os.setsid()  # a session of its own: signals from the terminal do not reach it
+    # Threads for linear algebra would only take memory.
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    if os.environ.get("CARP_DEBUG") != "1":  # errors travel as results; what a library prints is of no use
+    if os.environ.get("CARP_DEBUG") != "1":  # errors are passed to the starter, and nothing else should be printed
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)

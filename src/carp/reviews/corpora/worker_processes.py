@@ -1,8 +1,8 @@
-"""Processes of `concurrent.futures` that end when they should, and say how they ended when they should not.
+"""Worker processes of `concurrent.futures`, with a few promises more.
 
-What is ours: Ctrl-C is answered by the starter alone, workers end when the starter is gone, and a worker that dies
-is an error that says how. Calls and results travel in files: in the pipes of the library the death of a worker could
-cut them off in the middle, and the other end would then wait forever.
+Ctrl-C reaches only the process that started the workers. They end when that process is gone. If a worker dies, the
+error says how. And a death is always noticed: calls and results are passed in files, because the library waits forever
+for the rest of a message if its sender dies halfway through.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from carp.errors import CarpError
 def usable_cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system can tell which cores this process may use
+    except AttributeError:  # not every system says which cores this process may use
         return os.cpu_count() or 1
 
 
 class WorkerDied(CarpError):
-    """A worker process ended in the middle of its work."""
+    """A worker process ended before its work was done."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -41,9 +41,9 @@ class WorkerDied(CarpError):
 
 
 class WorkerProcesses:
-    """An executor of the library, whose processes are fresh interpreters that call `begin` before anything else.
+    """Some fresh interpreters, each of which calls `begin` before anything else.
 
-    When one of them dies, all end: what must survive a death needs `WorkerProcesses` of its own.
+    If one of them dies, all of them end. Work that must survive the death of other work needs an object of its own.
     """
 
     def __init__(self, size: int, begin: Callable[..., None], *arguments: Any, folder: Path | None = None) -> None:
@@ -53,14 +53,14 @@ class WorkerProcesses:
         self._numbers = count()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Path]:
-        """Have a function called by the next worker that is free."""
+        """Let the next free worker call a function."""
         place = Path(self._files.name) / str(next(self._numbers))
         _dump((function, arguments), place)
         with self._deaths_explained(), _interrupts_blocked():
             return self._executor.submit(_perform, place)
 
     def result(self, future: Future[Path]) -> Any:
-        """What the function returned; an error it met is raised here, and so is its death."""
+        """What the function returned. Its exceptions are raised here, and WorkerDied if its process died."""
         with self._deaths_explained():
             place = future.result()
         found = _load(place)
@@ -68,7 +68,7 @@ class WorkerProcesses:
         return found
 
     def end(self, *, at_once: bool) -> None:
-        """Let the workers finish what they are at, or end them where they are."""
+        """End the workers: at once, or after the work they have begun."""
         if at_once:
             for process in self._context.processes:
                 if process.pid is not None:  # it was started
@@ -81,12 +81,12 @@ class WorkerProcesses:
         try:
             yield
         except BrokenProcessPool:
-            self.end(at_once=False)  # the executor ends the others itself
+            self.end(at_once=False)  # the library has ended the others
             raise WorkerDied(_how_it_ended(process.exitcode for process in self._context.processes)) from None
 
 
 class _RememberingContext(SpawnContext):
-    """Remembers the processes it starts: the executor does not say how one of them ended."""
+    """Keeps the processes it starts, since the library does not say how one of them ended."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _RememberingContext(SpawnContext):
 
 
 def _perform(place: Path) -> Path:
-    """Put the result of a call where the call lay."""
+    """Read a call from a file, and replace it by the result."""
     function, arguments = _load(place)
     _dump(function(*arguments), place)
     return place
@@ -117,7 +117,7 @@ def _load(place: Path) -> Any:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Processes that are started meanwhile never see Ctrl-C; here it is answered a moment later."""
+    """Processes started in this block never see Ctrl-C. In this process it is handled when the block ends."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -126,7 +126,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _how_it_ended(codes: Iterable[int | None]) -> str:
-    """How the first worker ended that did not end well; the executor then ends the others by SIGTERM."""
+    """How the worker ended that died. After that the library ends the others with SIGTERM."""
     ended = [code for code in codes if code]
     code = next((code for code in ended if code != -signal.SIGTERM), -signal.SIGTERM)
     if code > 0:
@@ -136,7 +136,7 @@ def _how_it_ended(codes: Iterable[int | None]) -> str:
 
 
 def end_with_the_starter() -> None:
-    """Called in a worker: end it as soon as the process that started it is gone."""
+    """Call this in a worker: it will end as soon as the process that started it is gone."""
 
     def wait_and_end() -> None:
         starter = multiprocessing.parent_process()

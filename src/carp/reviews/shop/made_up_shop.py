@@ -1,9 +1,9 @@
-"""A made-up shop: people with viewpoints, things with aspects, and reviews that follow from their meeting.
+"""A made-up shop: people with viewpoints, things with aspects, and reviews that follow from both.
 
-Each person cares about one topic most, about one or two more half as much, and about nothing else; each thing is
-clearly good at some topics and clearly bad at others. A rating is what the person's topics meet in the thing, plus a
-little noise, so that averages of people or things say little, and every rating has a known cause which the review puts
-into words.
+Each person cares most about one topic, about half as much about one or two more, and about nothing else. Each thing is
+clearly good at some topics and clearly bad at others. A rating depends on how good the thing is at the person's topics,
+plus a little noise. So averages of people or things say little, and every rating has a known cause, which the review
+puts into words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from carp.errors import UnknownIdError, UsageError, nearest
 from carp.reviews.shop.sentence_templates import KINDS, MAKERS, TOPIC_WORDS
 from carp.reviews.shop.sentence_writer import LEAST_CLEAR, Sentiment, Writer, WrittenSentence, make_voice
-from carp.reviews.shop.sentence_writer import topic_of_sentence as topic_of_sentence  # part of what the shop offers
+from carp.reviews.shop.sentence_writer import topic_of_sentence as topic_of_sentence  # offered here as well
 
 TOPICS: tuple[str, ...] = tuple(TOPIC_WORDS)
 LOWEST_RATING, HIGHEST_RATING = 1.0, 5.0
@@ -35,7 +35,7 @@ FIRST_DAY, LAST_DAY = 1_546_300_800, 1_703_980_800  # 2019 to 2023, in Unix seco
 
 @dataclass(frozen=True)
 class PlantedCause:
-    """What one topic does to one rating; `strength` is in stars and negative where it speaks against the thing."""
+    """What one topic does to one rating. `strength` is in stars, and negative if it speaks against the thing."""
 
     topic: str
     sentiment: Sentiment
@@ -44,7 +44,7 @@ class PlantedCause:
 
 @dataclass(frozen=True)
 class ShopReview:
-    """One review and its causes, strongest first: all topics the person cares about."""
+    """One review and its causes: all topics the person cares about, strongest first."""
 
     user: str
     item: str
@@ -75,23 +75,23 @@ class Shop:
         return _causes(_known(user, self.people, "person"), _known(item, self.things, "thing"))
 
     def planted_cause(self, user: str, item: str) -> PlantedCause:
-        """The topic that does most to move the rating to the side of neutral on which it lies without noise."""
+        """The topic that does most to make the rating (without noise) better or worse than neutral."""
         return _main_cause(self.causes(user, item))
 
     def expected_rating(self, user: str, item: str) -> float:
-        """The rating without noise and without leniency of the person or popularity of the thing."""
+        """The rating without noise, and without the biases of the person and the thing."""
         return _clamp(NEUTRAL_RATING + sum(cause.strength for cause in self.causes(user, item)))
 
     def topics_in(self, text: str) -> tuple[str, ...]:
-        """The topics that a text or a part of one touches, in order of first appearance.
+        """The topics that a text or a part of it mentions, in order of first appearance.
 
-        Works on parts of the shop's own sentences too, as long as a word of the topic is among them.
+        Works on parts of the shop's own sentences too, as long as they contain a word of the topic.
         """
         topics = map(topic_of_sentence, re.split(r"(?<=[.!?])\s+", text))
         return tuple(dict.fromkeys(topic for topic in topics if topic is not None))
 
     def records(self) -> list[dict[str, Any]]:
-        """The reviews as plain rows with user, item, rating, text and time: what a reader of reviews would see."""
+        """The reviews as plain rows with user, item, rating, text and time, without their causes."""
         return [{name: getattr(review, name) for name in RECORD_FIELDS} for review in self.reviews]
 
     def frame(self) -> Any:
@@ -115,13 +115,13 @@ def make_shop(
 ) -> Shop:
     """Invent a shop; the same arguments give the same shop.
 
-    `reviews_per_person` is a mean; nobody writes fewer than six, and no thing gets fewer than six. `topics` are
-    those that people care about and write about. `noise` is the standard deviation, in stars, of what no cause
-    explains.
+    `reviews_per_person` is a mean. Every person writes at least six reviews, and every thing gets at least six.
+    `topics` are those that people care about and write about. `noise` is the standard deviation, in stars, of the
+    part of a rating that has no cause.
     """
     _check_topics(topics)
     _check_size(people, things, reviews_per_person, noise)
-    rng, writing = np.random.default_rng(seed).spawn(2)  # apart, so that a reworded template moves no rating
+    rng, writing = np.random.default_rng(seed).spawn(2)  # separate, so that a reworded template changes no rating
     tastes = {f"person-{number:03}": _make_taste(topics, rng) for number in range(people)}
     qualities = {f"thing-{number:03}": _make_quality(topics, rng) for number in range(things)}
     kinds = [list(KINDS)[index] for index in rng.integers(len(KINDS), size=things)]
@@ -164,7 +164,7 @@ def _check_size(people: int, things: int, reviews_per_person: int, noise: float)
         what = f"{people} people and {things} things are too few for {FEWEST_REVIEWS} reviews each"
         raise UsageError(what, where=where, fix=f"ask for at least {FEWEST_REVIEWS} people and things")
     if not FEWEST_REVIEWS <= reviews_per_person <= things:
-        what = f"{reviews_per_person} reviews per person cannot be had from {things} things"
+        what = f"{reviews_per_person} reviews per person are too many for {things} things"
         fix = f"ask for {FEWEST_REVIEWS} to {things} reviews per person, or for more things"
         raise UsageError(what, where=where, fix=fix)
     if not 0 <= noise < float("inf"):
@@ -172,7 +172,7 @@ def _check_size(people: int, things: int, reviews_per_person: int, noise: float)
 
 
 def _make_taste(topics: Sequence[str], rng: np.random.Generator) -> dict[str, float]:
-    """One topic matters most to a person, one or two more matter about half as much, and the rest not at all."""
+    """One topic matters most to a person, one or two more matter about half as much, the rest do not matter."""
     cared = rng.permutation(len(topics))[: MOST_CARED if rng.random() < 0.25 else MOST_CARED - 1]
     care = np.zeros(len(topics))
     care[cared[0]] = rng.uniform(0.9, 1.1)
@@ -181,7 +181,7 @@ def _make_taste(topics: Sequence[str], rng: np.random.Generator) -> dict[str, fl
 
 
 def _make_quality(topics: Sequence[str], rng: np.random.Generator) -> dict[str, float]:
-    """Clearly good or bad on at least half of the topics, each by itself: no strength tells of a weakness elsewhere."""
+    """Clearly good or bad at half of the topics or more. The topics are independent of each other."""
     count = len(topics)
     clear = rng.permutation(count) < int(rng.integers(count // 2, count + 1))
     size = np.where(clear, rng.uniform(LEAST_CLEAR, 1, count), rng.uniform(0.01, MOST_VAGUE, count))
@@ -205,11 +205,11 @@ def _choose_pairs(
     reviews_per_person: int,
     rng: np.random.Generator,
 ) -> list[tuple[int, int]]:
-    """Who reviews what: some things are more popular, and a thing vague on all one cares about is not chosen."""
+    """Who reviews what. Some things are more popular. Nobody chooses a thing that is vague at all their topics."""
     care = np.array([list(taste.values()) for taste in tastes])  # [people, topics]
     clear = np.array([[abs(value) >= LEAST_CLEAR for value in quality.values()] for quality in qualities])
     appeal = rng.gumbel(size=(len(tastes), len(qualities))) + rng.normal(0, 0.4, len(qualities))
-    appeal -= 1000.0 * ~((care > 0).astype(int) @ clear.T.astype(int) > 0)  # kept as a last resort of tiny shops
+    appeal -= 1000.0 * ~((care > 0).astype(int) @ clear.T.astype(int) > 0)  # the last resort of tiny shops
     order = np.argsort(-appeal, axis=1)
     extra = rng.poisson(reviews_per_person - FEWEST_REVIEWS, len(tastes))
     counts = np.minimum(FEWEST_REVIEWS + extra, len(qualities))

@@ -1,4 +1,4 @@
-"""The sentences of the made-up shop: written from templates, and traced back to their topic by their words."""
+"""The sentences of the made-up shop: written from templates, and recognised by their words."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from carp.reviews.shop.sentence_templates import FILLER, KINDS, LINKS, SHARED, T
 
 Sentiment = Literal["positive", "negative"]
 
-LEAST_CLEAR = 0.5  # a thing that is less good or bad at a topic than this earns a shrug
+LEAST_CLEAR = 0.5  # if a thing is neither this good nor this bad at a topic, the writer shrugs
 
 
 @dataclass(frozen=True)
 class WrittenSentence:
-    """Where a sentence stands in the text, and what it is about; a topic without sentiment is a stance or a shrug."""
+    """Where a sentence is in the text, and its topic. A topic without sentiment is a stance or a shrug."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class WrittenSentence:
 
 
 class Voice(NamedTuple):
-    """How often a person contracts, exclaims, and forgets the capital letter."""
+    """How often a person uses contractions and exclamation marks, and forgets the capital letter."""
 
     contracts: float
     exclaims: float
@@ -39,7 +39,7 @@ class Voice(NamedTuple):
 
 @dataclass(frozen=True)
 class _Plan:
-    """A sentence to be: its template, what may fill the gaps, and what it is about."""
+    """A planned sentence: its template, the choices for its gaps, and its topic."""
 
     template: str
     choices: Mapping[str, tuple[str, ...]]
@@ -47,7 +47,7 @@ class _Plan:
     sentiment: Sentiment | None = None
 
 
-# Only where a word follows, and "it is" only after a comma: "how light it is." and "wearing it is fine" must stay.
+# Only before a word, and "it is" only after a comma: "how light it is." and "wearing it is fine" must stay.
 CONTRACTIONS = tuple(
     (re.compile(rf"\b{full}(?= \w)"), short)
     for full, short in (
@@ -80,7 +80,7 @@ def make_voice(rng: np.random.Generator) -> Voice:
 
 
 class Writer:
-    """Writes one review; remembers what it has used, so that it does not repeat itself."""
+    """Writes one review, and remembers what it has used, so that it does not repeat itself."""
 
     def __init__(self, noun: str, voice: Voice, rng: np.random.Generator) -> None:
         self.noun, self.voice, self.rng = noun, voice, rng
@@ -89,7 +89,7 @@ class Writer:
     def write(
         self, rating: float, cared: Sequence[str], cause: str, quality: Mapping[str, float]
     ) -> tuple[str, tuple[WrittenSentence, ...]]:
-        """A review that speaks of every topic `cared` about, at times twice of the `cause` of the rating."""
+        """A review that mentions every topic the person `cared` about, sometimes the `cause` of the rating twice."""
         text, sentences = "", list[WrittenSentence]()
         for plan in self._plan(rating, cared, cause, quality):
             sentence = self._say(plan, sentences[-1].sentiment if sentences else None)
@@ -99,7 +99,7 @@ class Writer:
         return text, tuple(sentences)
 
     def _plan(self, rating: float, cared: Sequence[str], cause: str, quality: Mapping[str, float]) -> list[_Plan]:
-        """What is said, in order: first how it came about, last the verdict, and topics in between as they come."""
+        """What to say, in order: how it came about, then the topics, and a verdict at the end."""
         rng = self.rng
         topics = [*cared, cause] if rng.random() < 0.4 else list(cared)
         known_for = [topic for topic in quality if topic not in cared and abs(quality[topic]) >= LEAST_CLEAR]
@@ -146,7 +146,7 @@ class Writer:
         return self._voiced(sentence, may_exclaim=plan.sentiment is not None)
 
     def _link(self, sentence: str, sentiment: Sentiment, before: Sentiment | None) -> str:
-        # other openings (commands, fragments, questions) do not read well behind a link
+        # other openings (commands, fragments, questions) do not read well after a linking word
         if not sentence.startswith(("The ", "It ", "My ", "This ")) or sentence.count(" ") > 13:
             return sentence
         contrast = before is not None and before != sentiment
@@ -166,7 +166,7 @@ class Writer:
         return sentence
 
     def _pick(self, options: Sequence[str], lean: float = 1.0) -> str:
-        """An option not yet used in this review, if any is left; a greater `lean` favours the first ones."""
+        """An option not yet used in this review, if there is one. A greater `lean` favours the first ones."""
         fresh = [option for option in options if option not in self.used] or options
         option = fresh[int(len(fresh) * self.rng.random() ** lean)]
         self.used.add(option)
@@ -177,7 +177,7 @@ class Writer:
 
 
 def topic_of_sentence(sentence: str) -> str | None:
-    """The topic of a sentence that the shop wrote, told by words that no other topic uses; None for filler.
+    """The topic of a sentence the shop wrote, found by words that no other topic uses. None for filler.
 
     >>> topic_of_sentence("This amp weighs a ton.")
     'weight'
@@ -191,7 +191,7 @@ def topic_of_sentence(sentence: str) -> str | None:
 
 @cache
 def _pieces(template: str) -> tuple[str, ...]:
-    """Fixed text and gap names in turn, starting with fixed text."""
+    """Fixed text and names of gaps in turn, starting with fixed text."""
     return tuple(re.split(r"\{(\w+)\}", template))
 
 
@@ -211,7 +211,7 @@ def _topic_vocabulary(words: TopicWords) -> set[str]:
 
 @cache
 def _owner_of_word() -> dict[str, str]:
-    """The topic of each word that stands in the sentences of one topic and nowhere else."""
+    """The topic of each word that occurs in the sentences of one topic only."""
     filler = chain(FILLER.opening, FILLER.middle, FILLER.closing)
     verdicts = chain(FILLER.satisfied, FILLER.dissatisfied, FILLER.undecided)
     everywhere = chain(KINDS.values(), *LINKS.values(), *FILLER.choices.values(), *SHARED.values())

@@ -1,5 +1,5 @@
 """A raw line, row or block becomes a review, or a rejection with its reason.
 
-Files, folders and frames come in, in whatever format they are; what goes out are `Review` records on one rating
-scale and a ledger of every record that was refused.
+Files and frames of many formats come in. `Review` records on one rating scale go out, and a ledger of every record that
+was rejected.
 """

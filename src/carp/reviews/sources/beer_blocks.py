@@ -1,4 +1,4 @@
-"""Beer reviews as RateBeer and BeerAdvocate were crawled: blocks of `key: value` lines between blank ones."""
+"""The format of the RateBeer and BeerAdvocate data: blocks of `key: value` lines, separated by blank lines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def beer_records(lines: Iterator[Line], out_of: float, check: Check) -> Iterator
 
 
 def _beer_fields(block: Iterable[Line]) -> dict[str, str]:
-    """The fields that are used. Only their bytes have to be UTF-8: names of beers are often in older encodings."""
+    """The fields that carp uses. Only these must be UTF-8: names of beers often have older encodings."""
     parts: dict[str, list[bytes]] = {}
     current: list[bytes] | None = None
     for _, line in block:

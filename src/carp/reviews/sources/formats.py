@@ -1,8 +1,8 @@
 """A raw line, row or block becomes a Review, or a Rejection with its reason.
 
-OpenSource goes through three steps: recognise what a file is from its first records (`recognise`), split it into
-records with their line numbers (`files`), and check each record's fields (`ledger`). Nothing a file contains stops
-the reading of its other records; what makes the whole file useless is an InputError that says how to fix it.
+Reading a file has three steps: recognise its format by its first records (`recognition`), divide it into records with
+line numbers (`line_reading`), and check the fields of each record (`ledger`). A bad record never stops the reading of
+the others. If a whole file is useless, an InputError says how to fix it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read_reviews(
 
 
 def open_sources(source: Any, asked: SourceRequest, progress: OnProgress | None) -> Iterator[OpenSource]:
-    """Each source in turn, recognised and ready to be read."""
+    """Each source in turn, with its format recognised, ready to be read."""
     library = type(source).__module__.partition(".")[0]
     if library in ("pandas", "polars") and hasattr(source, "columns" if library == "pandas" else "lazy"):
         yield (
@@ -174,7 +174,7 @@ def _csv_records(rows: Iterator[CsvRow], width: int, order: Sequence[int], check
         if fault:
             yield Rejection(check.file, line, fault)
         elif len(fields) == width:
-            fields.append("")  # stands for every column the file lacks
+            fields.append("")  # the value of every column the file does not have
             yield check(line, *[fields[place] for place in order])
         elif len(fields) > 1 or not fields[0].isspace():
             yield Rejection(check.file, line, "number of fields differs from the header")

@@ -44,7 +44,7 @@ def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> Ope
         columns = []
         for role, column in chosen.items():
             values = polars.col(column).alias(role)
-            # Dates beyond Python's calendar exist in tables; whole seconds hold them all.
+            # Tables may hold dates beyond Python's calendar. Whole seconds can represent them.
             dated = role == "time" and isinstance(schema[column], polars.Datetime | polars.Date)
             columns.append(values.dt.epoch("s") if dated else values)
         table = table.select(columns)

@@ -1,4 +1,4 @@
-"""Records of one or several sources become columns, on one scale and with one ledger."""
+"""All sources together: one rating scale, one ledger, and their reviews in memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from carp.reviews.sources.request import OpenSource
 
 
 class SourcesRead:
-    """The sources that have been read so far, what became of their records, and the scale they were rated on."""
+    """The sources read so far, with the ledger of their records and their rating scale."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
         self._sources: list[OpenSource] = []
-        self._unscaled: list[float] = []  # lowest and highest ratings of sources that do not say their scale
+        self._unscaled: list[float] = []  # lowest and highest ratings of sources without a known scale
 
     @property
     def sources(self) -> list[str]:
@@ -30,7 +30,7 @@ class SourcesRead:
         return "+".join(dict.fromkeys(source.format for source in self._sources))
 
     def add(self, source: OpenSource, ledger: Ledger, ratings: NDArray[np.float64]) -> None:
-        """Add a source that was read to its end; the lowest and the highest rating are enough of the `ratings`."""
+        """Add a source that has been read. Of its `ratings`, the lowest and the highest are enough."""
         if not ledger.accepted:
             raise _nothing_usable(source, ledger)
         if source.scale is None:
@@ -39,32 +39,36 @@ class SourcesRead:
         self._sources.append(source)
 
     def scale(self) -> RatingScale:
-        """The one scale of all sources; InputError where they differ or nothing says what it is."""
+        """The scale of all sources. InputError if they have different scales, or if it is not known."""
         scales = [source.scale for source in self._sources]
         known = {(scale.low, scale.high, scale.clip): scale for scale in scales if scale}
         where = ", ".join(self.sources[:3])
         if len(known) > 1:
             ranges = " and ".join(f"{low:g} to {high:g}" for low, high, _ in known)
-            raise InputError(f"the files rate from {ranges}", where=where, fix="prepare them one at a time")
+            raise InputError(
+                f"the files have different rating scales: {ranges}", where=where, fix="prepare them separately"
+            )
         stars = RatingScale(1, 5, clip=False, origin="all ratings lie from 1 to 5")
         scale = next(iter(known.values()), stars)
         if self._unscaled:
             low, high = min(self._unscaled), max(self._unscaled)
             if not (scale.contains(low) and scale.contains(high)):
                 raise InputError(
-                    f"the ratings run from {low:g} to {high:g}, and nothing says on which scale they were given",
+                    f"the ratings run from {low:g} to {high:g}, and their scale is not known",
                     where=where,
-                    fix=f"say it with --rating-range LOW HIGH, perhaps --rating-range {low:g} {high:g}",
+                    fix=f"give the scale with --rating-range LOW HIGH, for instance --rating-range {low:g} {high:g}",
                 )
         return scale
 
 
 def mixed_splits() -> InputError:
-    return InputError("some sources have a split column and others have none", fix="give all of them one")
+    return InputError(
+        "some sources have a split column and others have none", fix="give all of them a split column, or none"
+    )
 
 
 def gather(sources: Iterable[OpenSource]) -> Reviews:
-    """Read sources to their end, one after the other, and hold all their reviews in memory."""
+    """Read all sources, one after the other, and keep their reviews in memory."""
     read, reviews = SourcesRead(), list[Review]()
     for source in sources:
         ledger = Ledger()
@@ -74,7 +78,7 @@ def gather(sources: Iterable[OpenSource]) -> Reviews:
     splits = [review.split for review in reviews if review.split is not None]
     if splits and len(splits) < len(reviews):
         raise mixed_splits()
-    same: dict[str, str] = {}  # ids repeat, and one string for each is enough
+    same: dict[str, str] = {}  # ids repeat, so keep one string for each
     return Reviews(
         users=[same.setdefault(review.user, review.user) for review in reviews],
         items=[same.setdefault(review.item, review.item) for review in reviews],

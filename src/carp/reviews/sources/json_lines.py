@@ -1,4 +1,4 @@
-"""One JSON object a line becomes one record."""
+"""JSON lines: each line is a JSON object and becomes one record."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from carp.reviews.sources.recognition import ROLES
 
 @dataclass(frozen=True)
 class JsonLines:
-    """How the lines of one file become records; plain data, so that other processes can be told."""
+    """How the lines of one file become records. Plain data, so that it can be sent to other processes."""
 
     names: tuple[tuple[str, str], ...]  # role and its name in the file
     check: Check
 
     @classmethod
     def of(cls, fields: Mapping[str, str], check: Check) -> JsonLines:
-        _decoder(tuple(fields.items()))  # refuses names that cannot be used
+        _decoder(tuple(fields.items()))  # raises an error for names that cannot be used
         return cls(tuple(fields.items()), check)
 
     def records(self, lines: Iterable[Line]) -> Iterator[Record]:
@@ -44,7 +44,7 @@ class JsonLines:
 
 @lru_cache(maxsize=16)
 def _decoder(names: tuple[tuple[str, str], ...]) -> Callable[[bytes], Any]:
-    """Decodes the named fields alone; what the file lacks reads as None."""
+    """Decodes only the named fields. Fields the file does not have are None."""
     fields = dict(names)
     absent = {role: None for role in (*ROLES, "variant") if role not in fields}
     try:

@@ -1,4 +1,4 @@
-"""What a review must be, and an account of every record that was refused."""
+"""What makes a record a review, and a ledger of all records that were rejected."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class Unusable(Exception):
 
 
 class Review(msgspec.Struct, frozen=True, gc=False):
-    """One person's words about one thing, with the rating as it stands in the file."""
+    """One person's words about one thing, with the rating as it is in the file."""
 
     user: str
     item: str
     rating: float
     text: str
     time: int | None = None  # seconds since 1970
-    split: str | None = None  # train, valid or test, where the data brings its own split
+    split: str | None = None  # train, valid or test, if the data has a split of its own
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
     """One record that could not be used, and why."""
 
     file: str
-    line: int  # from 1; where the record starts. In frames and Parquet files, the row
+    line: int  # where the record starts, from 1; in frames and Parquet files the row
     reason: str
 
 
@@ -60,7 +60,7 @@ Record = Review | Rejection
 
 @dataclass(slots=True)
 class Ledger:
-    """Every record read was either accepted or rejected with a reason: the two always add up.
+    """Every record that was read is either accepted, or rejected with a reason.
 
     >>> ledger = Ledger()
     >>> ledger.accept()
@@ -72,7 +72,7 @@ class Ledger:
 
     read: int = 0
     accepted: int = 0
-    rejections: list[Rejection] = field(default_factory=list)  # the first KEPT_REJECTIONS; `counts` is complete
+    rejections: list[Rejection] = field(default_factory=list)  # only the first KEPT_REJECTIONS; `counts` has all
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, Rejection] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class Ledger:
             self.rejections.append(rejection)
 
     def enter(self, records: Iterable[Record]) -> list[Review]:
-        """Enter every record, and give back those that are reviews."""
+        """Count every record, and return those that are reviews."""
         reviews: list[Review] = []
         for record in records:
             if isinstance(record, Rejection):
@@ -103,7 +103,7 @@ class Ledger:
         return reviews
 
     def absorb(self, other: Ledger) -> None:
-        """Add the account of another source to this one."""
+        """Add the ledger of another source to this one."""
         self.read += other.read
         self.accepted += other.accepted
         self.rejections.extend(other.rejections[: max(0, KEPT_REJECTIONS - len(self.rejections))])
@@ -112,7 +112,7 @@ class Ledger:
             self.first.setdefault(reason, other.first[reason])
 
     def summary(self, reasons: int = 20) -> str:
-        """A few lines for people: totals, then the reasons, most frequent first."""
+        """A few lines to print: the totals, then the reasons, most frequent first."""
         lines = [f"{self.read:,} read, {self.accepted:,} accepted, {self.rejected:,} rejected"]
         ranked = sorted(self.counts.items(), key=lambda entry: -entry[1])
         for reason, count in ranked[:reasons]:
@@ -146,11 +146,11 @@ def _name_of(value: Any, role: str) -> str:
         raise Unusable(f"{role} is missing")
     if isinstance(value, bool) or not isinstance(value, str | float | Real):
         raise Unusable(f"{role} is neither text nor a number")
-    if isinstance(value, float) and value.is_integer():  # frames with gaps turn 12 into 12.0
+    if isinstance(value, float) and value.is_integer():  # in frames with missing values, 12 has become 12.0
         value = int(value)
     try:
         return str(value)
-    except ValueError:  # Python refuses to spell out whole numbers of thousands of digits
+    except ValueError:  # Python does not print integers with thousands of digits
         raise Unusable(f"{role} is longer than {MAX_ID:,} characters") from None
 
 
@@ -171,7 +171,7 @@ def number_of(value: Any) -> float:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise Unusable("rating is missing")
     number = math.nan
-    # Python reads 1_0 as ten, which nobody means.
+    # Python reads 1_0 as ten, which is not what a file means.
     is_number = isinstance(value, str | Real | Decimal) and not isinstance(value, bool)
     if is_number and not (isinstance(value, str) and "_" in value):
         with contextlib.suppress(ValueError, OverflowError):
@@ -195,7 +195,7 @@ def _words(value: Any) -> str:
 
 
 def unescape(text: str) -> str:
-    """The characters that HTML entities stand for; an & that begins none is left as it is.
+    """Replace HTML entities by their characters. An & that begins no entity stays as it is.
 
     >>> unescape("5&#34; cable &amp; plug from AT&T; I&#8217;d &notice; it")
     '5" cable & plug from AT&T; I’d &notice; it'
@@ -204,7 +204,7 @@ def unescape(text: str) -> str:
 
 
 def _character(entity: re.Match[str]) -> str:
-    # Browsers also take the beginnings of names, and would read &notice; as ¬ice;.
+    # Browsers also accept beginnings of names: they would read &notice; as ¬ice;.
     named = entity[0][1:]
     return html.unescape(entity[0]) if named[0] == "#" or named in html5 else entity[0]
 
@@ -219,7 +219,7 @@ def _part(value: Any) -> str:
 
 
 def seconds(value: Any) -> int | None:
-    """Seconds since 1970 from a number, a date or their text; None for what is no time, since time is optional.
+    """Seconds since 1970, from a number, a date or a text. None if it is no time: time is optional.
 
     >>> seconds(1393545600), seconds(1393545600000), seconds("2014-02-28"), seconds("March 13, 2012"), seconds("soon")
     (1393545600, 1393545600, 1393545600, 1331596800, None)
@@ -236,7 +236,7 @@ def seconds(value: Any) -> int | None:
         whole = int(value) if isinstance(value, int | float | Integral) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
         return None
-    # Whole seconds pass 10^11 in the year 5138: larger numbers are milli-, micro- or nanoseconds.
+    # Seconds reach 10^11 in the year 5138. Larger numbers must be milli-, micro- or nanoseconds.
     for size, divisor in ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9)):
         if whole is not None and abs(whole) < size:
             return whole // divisor
@@ -266,7 +266,7 @@ class Check:
         self.splits = splits
         self.low, self.high = -math.inf, math.inf
         if scale is not None and not any_rating:
-            # The paper counts low beer scores as the lowest; scores above the highest do not exist.
+            # As in the paper, low beer scores count as the lowest. Scores above the highest do not exist.
             self.low, self.high = (0.0 if scale.clip else scale.low), scale.high
 
     def __call__(
@@ -285,7 +285,7 @@ class Check:
 
 @dataclass(repr=False)
 class Reviews:
-    """Reviews as columns of equal length, in the order in which they were read."""
+    """Reviews as columns of equal length, in the order of reading."""
 
     users: list[str]
     items: list[str]

@@ -1,6 +1,6 @@
-"""Bounded reading of files: lines, runs of lines, CSV rows and blocks, each with its line number.
+"""Reading files in little memory: lines, stretches of lines, CSV rows and blocks, each with its line number.
 
-No line is held beyond MAX_LINE, and whatever the bytes are, the memory needed stays within a few tens of megabytes.
+Lines longer than MAX_LINE are not kept. So reading needs a few tens of megabytes, whatever the file contains.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from carp.reviews.split_parts import OnProgress
 
 MAX_BYTES = 64 << 30
 MAX_LINE = 4 << 20
-MAX_ROW = 1 << 20  # characters in one CSV row; more means a quote that nobody closed
-STRETCH = 4 << 20  # bytes of lines that are worth the way to another process
+MAX_ROW = 1 << 20  # characters in a CSV row; a longer row has an unclosed quote
+STRETCH = 4 << 20  # bytes of lines that are worth sending to another process
 RESYNCHRONISATIONS = 20
 
 LINE_TOO_LONG = "line is longer than 4 MiB"
@@ -25,7 +25,7 @@ NOT_UTF8 = "not UTF-8"
 QUOTE_OPEN = "quote is never closed"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-Line = tuple[int, bytes | None]  # its number from 1, and its content without the end; None: longer than MAX_LINE
+Line = tuple[int, bytes | None]  # its number from 1, and its content without the line end; None if longer than MAX_LINE
 
 
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
@@ -51,7 +51,7 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
 
 
 def read_lines(path: Path, *, max_bytes: int = MAX_BYTES, progress: OnProgress | None = None) -> Iterator[Line]:
-    """The lines of a file; a byte order mark at the start is passed over."""
+    """The lines of a file. A byte order mark at the start is skipped."""
     number = 0
     with reading_faults(path, lambda: number):
         for number, line in enumerate(_whole_lines(unpacked(path, max_bytes, progress)), start=1):
@@ -64,22 +64,22 @@ def _content(number: int, line: bytes) -> bytes:
 
 
 class Stretch(NamedTuple):
-    """Whole lines of a file, still in one piece."""
+    """Some consecutive lines of a file, not yet separated."""
 
     first: int  # the number of its first line
     content: bytes
-    too_long: tuple[int, ...]  # the numbers of lines that were longer than MAX_LINE and stand here empty
+    too_long: tuple[int, ...]  # the numbers of lines longer than MAX_LINE, which are empty here
 
     def lines(self) -> Iterator[Line]:
         for number, line in enumerate(self.content.split(b"\n"), start=self.first):
             yield number, None if number in self.too_long else _content(number, line)
 
 
-class _Stretcher:
-    """Cuts content at ends of lines; what follows the last of them waits for its own."""
+class _LineCollector:
+    """Collects whole lines from pieces of a file. An incomplete last line waits for the next piece."""
 
     def __init__(self) -> None:
-        self.next_line = 1  # the number of the line that is waiting
+        self.next_line = 1  # the number of the incomplete line
         self._waiting: list[bytes] = []
         self._waiting_size = 0
         self._begin()
@@ -117,7 +117,7 @@ class _Stretcher:
         self.size += sum(map(len, pieces))
 
     def finish(self) -> None:
-        """The last line needs no end."""
+        """Take the last line, which may have no line end."""
         if self._waiting_size:
             self.add(b"\n")
 
@@ -128,20 +128,20 @@ class _Stretcher:
 
 
 def read_stretches(path: Path, *, max_bytes: int = MAX_BYTES, progress: OnProgress | None = None) -> Iterator[Stretch]:
-    """The same lines as `read_lines`, some megabytes at a time, for others to take apart."""
-    stretcher = _Stretcher()
-    with reading_faults(path, lambda: stretcher.next_line - 1):
+    """The lines of `read_lines`, a few megabytes at a time, to be separated by other processes."""
+    collector = _LineCollector()
+    with reading_faults(path, lambda: collector.next_line - 1):
         for piece in unpacked(path, max_bytes, progress):
-            stretcher.add(piece)
-            if stretcher.size >= STRETCH:
-                yield stretcher.stretch()
-    stretcher.finish()
-    if stretcher.size:
-        yield stretcher.stretch()
+            collector.add(piece)
+            if collector.size >= STRETCH:
+                yield collector.stretch()
+    collector.finish()
+    if collector.size:
+        yield collector.stretch()
 
 
 def head_lines(path: Path, *, lines: int = 200, size: int = 1 << 20, max_bytes: int = MAX_BYTES) -> list[bytes]:
-    """The first lines that are not blank, for looking at what a file is; lines too long to hold are left out."""
+    """The first lines that are not blank, to recognise the format. Lines that are too long are left out."""
     head: list[bytes] = []
     for _, line in read_lines(path, max_bytes=max_bytes):
         if line and not line.isspace():
@@ -153,7 +153,7 @@ def head_lines(path: Path, *, lines: int = 200, size: int = 1 << 20, max_bytes: 
 
 
 class CsvRow(NamedTuple):
-    """One CSV row, or why there is none."""
+    """One CSV row, or why it cannot be read."""
 
     line: int
     fields: list[str]
@@ -165,7 +165,7 @@ class _RowTooLong(Exception):
 
 
 class _LineFeed:
-    """Hands lines to the csv reader, and takes them back when they turn out to belong to no row."""
+    """Gives lines to the csv reader, and takes back those that turn out not to belong to the row."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self.lines = lines
@@ -181,7 +181,7 @@ class _LineFeed:
         self.taken.append(line)
         text = (line[1] or b"").decode("utf-8", "surrogateescape") + "\n"
         self.size += len(text)
-        # A single long line is a long row and no runaway quote.
+        # One long line is a long row, not an unclosed quote.
         if self.size > MAX_ROW and len(self.taken) > 1:
             raise _RowTooLong
         return text
@@ -190,12 +190,12 @@ class _LineFeed:
         self.taken, self.size = [], 0
 
     def give_back(self) -> None:
-        """Keep only the first line of the row as read."""
+        """Take back all lines of the row but the first."""
         self.waiting.extendleft(reversed(self.taken[1:]))
 
 
 def line_fault(line: bytes) -> str | None:
-    """What makes the bytes of a line no text."""
+    """Why the bytes of a line are not text, or None."""
     if b"\0" in line:
         return "contains zero bytes"
     if not line.isascii():
@@ -211,8 +211,8 @@ def _lines_fault(lines: list[Line]) -> str | None:
 
 
 def read_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CsvRow]:
-    """CSV rows, fields with line ends inside quotes included. An unclosed quote costs its own line only."""
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))  # lines are bounded already
+    """CSV rows. Quoted fields may contain line ends. An unclosed quote spoils only its own line."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))  # lines are limited already
     feed = _LineFeed(lines)
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     runaways = 0
@@ -227,7 +227,7 @@ def read_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CsvRow]:
         except (csv.Error, _RowTooLong) as error:
             fault = QUOTE_OPEN if len(feed.taken) > 1 or "unexpected end" in str(error) else "not valid CSV"
             runaways += isinstance(error, _RowTooLong)
-            # Each runaway is read again line by line; hostile files would make that endless.
+            # Each unclosed quote makes us read lines again; a hostile file must not make that endless.
             if runaways <= RESYNCHRONISATIONS:
                 feed.give_back()
                 del feed.taken[1:]
@@ -237,7 +237,7 @@ def read_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CsvRow]:
 
 
 def read_blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """Runs of lines between blank ones. A run without an end is cut, so that it cannot fill the memory."""
+    """Blocks of lines between blank lines. A block that is too long is cut, so that it cannot fill the memory."""
     block: list[Line] = []
     size = 0
     for number, line in lines:
@@ -247,6 +247,6 @@ def read_blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
             block, size = [], 0
         elif size <= MAX_LINE:
             block.append((number, line))
-            size += len(line or b"") + 64  # and what an empty line costs
+            size += len(line or b"") + 64  # and the memory of an empty line
     if block:
         yield block

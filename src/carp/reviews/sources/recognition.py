@@ -1,4 +1,4 @@
-"""What a file is, told by its first records, and which of its columns is what."""
+"""The format of a file, recognised by its first records, and the roles of its columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USUAL_NAMES = {
     "time": "time timestamp unixreviewtime date datetime reviewtime reviewdate",
     "split": "split",
 }
-# Amazon's 2023 files name the product twice: parent_asin is the one its variants share.
+# Amazon's 2023 files name the product twice. All variants of a product share the parent_asin.
 JSON_NAMES: dict[str, dict[str, str]] = {
     "amazon": {
         "user": "reviewerID",
@@ -61,7 +61,7 @@ def guess_column(role: str, names: Sequence[str]) -> str | None:
 
 
 def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, where: str) -> dict[str, str]:
-    """Which column plays which role: as asked for, else by the usual names.
+    """Which column has which role: as asked for, or by the usual names.
 
     >>> resolve_columns(["customer", "sku", "stars", "comment"], {"item": "sku"}, "reviews.csv")
     {'user': 'customer', 'item': 'sku', 'rating': 'stars', 'text': 'comment'}
@@ -108,7 +108,7 @@ def check_columns(columns: Mapping[str, str] | None, format: str) -> None:
 
 
 def detect_format(path: PathLike) -> str:
-    """The format of a file, told by its first records and never by its name."""
+    """The format of a file, recognised by its first records. The name of the file does not matter."""
     place = check_file(path)
     if first_bytes(place).startswith(b"PAR1"):
         return "parquet"
@@ -135,7 +135,7 @@ def recognise(head: Sequence[bytes], where: str) -> str:
     raise InputError(
         f"the format is not recognised; the file begins with {_shortened(head[0])}",
         where=where,
-        fix=f"say it with --format; the formats are {', '.join(FORMATS)}",
+        fix=f"name it with --format; the formats are {', '.join(FORMATS)}",
     )
 
 
@@ -185,7 +185,7 @@ def _recognise_object(keys: Iterable[str]) -> str:
 
 
 def split_header(line: bytes) -> tuple[str, list[str]]:
-    """The delimiter under which the header says most, and the names it gives."""
+    """The delimiter that gives the most meaningful header, and the names in that header."""
     text = line.decode("utf-8", "replace")[:20_000]
     best: tuple[tuple[int, int], str, list[str]] = ((-1, -1), ",", [])
     for delimiter in (",", "\t", ";", "|"):

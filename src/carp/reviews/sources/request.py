@@ -1,4 +1,4 @@
-"""What a caller asked for, and a source that is ready to be read: what all formats share."""
+"""What all formats share: what the caller asked for, and a source that is ready to be read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class OpenSource(NamedTuple):
 
     name: str
     format: str
-    scale: RatingScale | None  # None: to be told from the ratings themselves
+    scale: RatingScale | None  # None if only the ratings can tell
     records: Iterator[Record]
-    # The same again in stretches that can be decoded apart from each other, where the format allows it.
+    # The same records in stretches of lines that can be decoded independently, if the format allows it.
     stretches: Iterator[Stretch] | None = None
     decoder: JsonLines | None = None
 

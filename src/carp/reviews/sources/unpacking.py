@@ -1,6 +1,6 @@
-"""What is in a file, unpacked and bounded: plain, gzip and zstd.
+"""The content of plain, gzip and zstd files.
 
-How a file is packed is told by its first bytes, never by its name, and nothing is unpacked beyond a limit.
+The packing is recognised by the first bytes of a file, not by its name. Unpacking stops at a limit.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from carp.errors import InputError
 from carp.reviews.split_parts import OnProgress
 
 CHUNK = 256 << 10
-ZSTD_PIECE = 1 << 10  # unpacks to 32 MiB at worst: the library has no limit on the output of one call
+ZSTD_PIECE = 1 << 10  # unpacks to at most 32 MiB; the library itself does not limit the output of a call
 ZSTD_WINDOW = 128 << 20
-BOMB_RATIO = 500  # text shrinks to a third, seldom to a twentieth
+BOMB_RATIO = 500  # texts are packed to a third of their size, rarely to a twentieth
 BOMB_FLOOR = 16 << 20
 PACKED_SHARE = 0.3
 
@@ -35,11 +35,11 @@ PROBE = max(len(magic) for magic in [GZIP, ZSTD, *OTHER_PACKINGS])
 
 
 class _Broken(Exception):
-    """The packed content ends or goes wrong in the middle."""
+    """The packed content is damaged or incomplete."""
 
 
 class _Bomb(Exception):
-    """The packed content unpacks to more than it may."""
+    """The packed content is too large when unpacked."""
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading_faults(path: Path, lines: Callable[[], int]) -> Iterator[None]:
-    """Say of what stops the reading of a file after how many complete lines it does."""
+    """Turn what stops the reading of a file into an InputError that says how many complete lines were read."""
     try:
         with _refusals(path):
             yield
@@ -73,7 +73,7 @@ def reading_faults(path: Path, lines: Callable[[], int]) -> Iterator[None]:
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
-    """The path, if a file that can be read stands there."""
+    """The path, if it is a file that can be read."""
     place = Path(path)
     with _refusals(place):
         try:
@@ -95,7 +95,7 @@ def first_bytes(path: Path) -> bytes:
 
 
 def packed_share(path: Path) -> float:
-    """How large a file is beside its content, guessed from how it is packed."""
+    """The size of a file divided by the size of its content, guessed from its packing."""
     return PACKED_SHARE if first_bytes(path).startswith((GZIP, ZSTD, PARQUET)) else 1.0
 
 

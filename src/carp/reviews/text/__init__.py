@@ -1,6 +1,6 @@
-"""Characters become words and sentences, each knowing the characters it stands on.
+"""Texts become words and sentences that know their characters.
 
-Texts come in; words, sentence spans and vocabularies go out.
+Texts come in. Words, spans of sentences and vocabularies go out.
 """
 
 from carp.moved import moved_names

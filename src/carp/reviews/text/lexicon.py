@@ -1,8 +1,8 @@
-"""Words found by their bytes, hundreds of thousands at a time.
+"""Looking up words by their bytes, hundreds of thousands at a time.
 
-A surface is a run of letters and digits as it stands in a text, in lower case as far as ASCII goes. Up to sixteen
-bytes it is one or two numbers, and a whole array of them is looked up in a hash table at once; Python sees each
-distinct surface only when it is first met.
+A surface is a run of letters and digits as written in a text, with ASCII letters in lower case. Up to sixteen bytes
+long, it is one or two numbers, and a whole array of them is looked up in a hash table at once. Python code handles each
+distinct surface only once, when it is new.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LONGEST_WORD = 40  # characters; what is longer is a link or a slip of the keyboard
+LONGEST_WORD = 40  # characters; anything longer is a link or a typing error
 LONGEST_SURFACE = 4 * LONGEST_WORD  # bytes
 NO_WORD = -1
 SLOT_BITS = 19
-MOST_SURFACES = 1 << 18  # a lexicon that knows more begins anew, so that it stays small
-ROUNDS = 64  # surfaces that still collide are looked up one by one: a hostile text cannot make it endless
+MOST_SURFACES = 1 << 18  # a lexicon that knows more is replaced by an empty one, so that it stays small
+ROUNDS = 64  # after this many collisions, surfaces are looked up one by one: no text can make it endless
 
 Keys = NDArray[np.uint64]
 Places = NDArray[np.integer[Any]]
@@ -29,17 +29,17 @@ _FIRST_BYTES = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.u
 
 @lru_cache(maxsize=1 << 16)
 def as_word(surface: str) -> str:
-    """The word for a run of letters and digits as written, or nothing where it is none."""
+    """The word for a run of letters and digits as written, or an empty string if it is not a word."""
     if len(surface) > LONGEST_WORD or not any(map(str.isalpha, surface)):
         return ""
     return surface.lower().replace("’", "'")
 
 
 class _Table:
-    """Surfaces of at most eight bytes for each of its columns, and the word of each."""
+    """A hash table from surfaces to words. A surface has at most eight bytes in each column."""
 
     def __init__(self, columns: int) -> None:
-        self.keys = [np.zeros(1 << SLOT_BITS, np.uint64) for _ in range(columns)]  # no surface is 0 in the first
+        self.keys = [np.zeros(1 << SLOT_BITS, np.uint64) for _ in range(columns)]  # 0 in the first column means empty
         self.word = np.full(1 << SLOT_BITS, NO_WORD, np.int32)
         self.known = 0
 
@@ -63,7 +63,7 @@ class _Table:
     def _find_slowly(
         self, surfaces: Sequence[Keys], slots: Places, number: Callable[[bytes], int]
     ) -> NDArray[np.int32]:
-        """Step from slot to slot, taking free ones for surfaces that nobody has seen."""
+        """Go from slot to slot, and put new surfaces into free slots."""
         words = np.full(len(slots), NO_WORD, np.int32)
         left = np.arange(len(slots))
         has_room = 2 * (self.known + len(slots)) <= len(self.word)
@@ -83,7 +83,7 @@ class _Table:
         if not free.any():
             return
         for keys, part in zip(self.keys, surfaces, strict=True):
-            keys[slots[free]] = part[free]  # of several that want one slot the last has it, in every column
+            keys[slots[free]] = part[free]  # if several want the same slot, the last one gets it, in every column
         taken = np.unique(slots[free])
         self.word[taken] = [number(surface) for surface in _bytes_of([keys[taken] for keys in self.keys])]
         self.known += len(taken)
@@ -96,7 +96,7 @@ def _bytes_of(surfaces: Sequence[Keys]) -> list[bytes]:
 
 
 class Lexicon:
-    """Numbers words in the order in which it meets them; the same surface always has the same number."""
+    """Numbers words in order of first appearance. The same surface always gets the same number."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -124,9 +124,9 @@ class Lexicon:
         return place
 
     def find(self, text: NDArray[np.uint8], starts: Places, sizes: Places) -> NDArray[np.int32]:
-        """The word of each surface, or NO_WORD; sixteen bytes must follow the last of them."""
+        """The word of each surface, or NO_WORD. At least sixteen bytes must follow the last surface."""
         words = np.full(len(starts), NO_WORD, np.int32)
-        eight = np.ndarray((len(text) - 7,), "<u8", text.data, 0, (1,))  # the eight bytes from each place on
+        eight = np.ndarray((len(text) - 7,), "<u8", text.data, 0, (1,))  # the eight bytes at each place
         first = eight[starts] & _FIRST_BYTES[np.minimum(sizes, 8)]
         short = sizes <= 8
         words[short] = self._short.find([first[short]], self._number)

@@ -1,4 +1,4 @@
-"""Where sentences begin and end: every sentence knows its characters in the text as it was written."""
+"""Where sentences begin and end, in characters of the original text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SELDOM_LAST = {
 
 
 def _ends_sentence(text: str, mark: re.Match[str]) -> bool:
-    """Whether a mark really ends a sentence; what reviews do after it is no great help, so the doubt goes to yes."""
+    """Whether a mark ends a sentence. Reviews are careless about capital letters, so when in doubt, yes."""
     sign, place = mark[0], mark.end()
     if sign[0] not in ".!?…":
         return True
@@ -52,7 +52,7 @@ def _ends_sentence(text: str, mark: re.Match[str]) -> bool:
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Character spans of the sentences; whatever is not white space lies in exactly one.
+    """Character spans of the sentences. Everything but white space is in exactly one of them.
 
     >>> text = "Quite affordable.I paid 9.95, e.g. half. :]"
     >>> [text[start:end] for start, end in sentences(text)]
@@ -67,7 +67,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def _short_spans(text: str, start: int, end: int) -> Iterable[tuple[int, int]]:
-    """The span without its outer white space, cut where it is too long to be shown."""
+    """The span without white space around it, in several pieces if it is too long to be shown."""
     end = start + len(text[start:end].rstrip())
     while start < end:
         if text[start].isspace():
@@ -79,9 +79,9 @@ def _short_spans(text: str, start: int, end: int) -> Iterable[tuple[int, int]]:
 
 
 def _cut(window: str) -> int:
-    """Where to cut the first piece off a long sentence: after ; or , or before a space, if there is any."""
+    """Where to cut a long sentence: after ; or , or else before a space, if there is one."""
     for sign in ("; ", ", "):
         place = window.rfind(sign)
-        if place >= LONGEST_SENTENCE // 3:  # no stubs
+        if place >= LONGEST_SENTENCE // 3:  # no tiny pieces
             return place + 1
     return max((place for place, character in enumerate(window) if character.isspace()), default=len(window))

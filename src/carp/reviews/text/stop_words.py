@@ -1,4 +1,4 @@
-"""Words that models do not see: the English list that comes along, or a file of the user's own."""
+"""Words that models do not see: the English list in this package, or a file of the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from carp.errors import InputError
 from carp.reviews.text.tokens import tokenise
 
-# They carry sentiment, so they are no stop words here, though most published lists count them as such.
+# Most published lists contain them. Here they are not stop words, because they carry sentiment.
 NEGATIONS = frozenset(
     tokenise(
         "no not non nor never neither none nobody nothing nowhere without hardly barely scarcely cannot can't cant "
@@ -26,12 +26,12 @@ def _english() -> frozenset[str]:
 
 
 def stop_words() -> frozenset[str]:
-    """The English words that models do not see unless told otherwise; negations and judgements are not among them."""
+    """The English words that models do not see by default. Negations and judgements are not among them."""
     return _english()
 
 
 def read_stop_words(choice: str | Path) -> frozenset[str]:
-    """`english` is the list that comes along, `none` the empty one, anything else a file of the user's own.
+    """`english` is the list in this package, `none` is empty, and anything else is a file.
 
     >>> read_stop_words("none")
     frozenset()

@@ -1,6 +1,6 @@
-"""From characters to words, each knowing the characters it stands on in the text as given.
+"""Cutting texts into words, each with its characters in the original text.
 
-`tokenise` says what a word is, for one text; `tokenise_many` says the same of many at once, working on their bytes.
+`tokenise` defines what a word is, for one text. `tokenise_many` gives the same for many texts, fast, from their bytes.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 
 from carp.reviews.text.lexicon import MOST_SURFACES, NO_WORD, Lexicon, as_word
 
-TOKENISER_VERSION = 1  # raised when words are cut differently, so that what is saved can say which words it holds
-BLOCK = 256 << 10  # bytes looked at together: they and what is found in them fit into a processor's cache
+TOKENISER_VERSION = 1  # raised when words are cut differently; saved corpora and models record it
+BLOCK = 256 << 10  # bytes handled together; they and their words fit into a processor's cache
 GROUP = 4 << 20  # bytes numbered together
 
-# Splitting with a group yields gap, word, gap, word, ..., gap: lengths alone then give every offset.
+# Splitting with a group yields gap, word, gap, word, ..., gap: all offsets follow from the lengths.
 _split_at_words = re.compile(r"([^\W_]++(?:['’][^\W_]++)*+)").split
 
 Places = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 _CURLY = ord("’")
-# Letters and digits in lower case, other ASCII as 0; what is not ASCII stays until it has been looked at.
+# ASCII letters and digits in lower case, other ASCII as 0. Other bytes stay, and are looked at later.
 _FOLDED = bytes(code if code >= 128 or chr(code).isalnum() else 0 for code in bytes(range(256)).lower())
 _PADDING = bytes(16)  # surfaces are looked up sixteen bytes at a time
 
 
 def tokenise(text: str) -> tuple[list[str], list[int], list[int]]:
-    """Lower-cased words with the character offsets of each in the text as given.
+    """The words of a text in lower case, with the offsets where each begins and ends.
 
-    A word is a run of letters and digits, of which one at least is a letter; apostrophes inside belong to it.
+    A word is a run of letters and digits with at least one letter. Apostrophes inside belong to it.
 
     >>> tokenise("It's 100% İdeal")
     (["it's", 'i̇deal'], [0, 10], [4, 15])
@@ -48,9 +48,9 @@ def tokenise(text: str) -> tuple[list[str], list[int], list[int]]:
 
 
 class Tokens(NamedTuple):
-    """The words of many texts, end to end: text t is the stretch `offsets[t]:offsets[t + 1]` of the columns."""
+    """The words of many texts, end to end. Text t is `offsets[t]:offsets[t + 1]` in the columns."""
 
-    words: list[str]  # distinct, in order of first appearance; a token is a place in this list
+    words: list[str]  # distinct, in order of first appearance; a token is an index into this list
     offsets: NDArray[np.int64]  # [N + 1]
     tokens: NDArray[np.int32]  # [T]
     starts: NDArray[np.int32]  # [T] characters from the beginning of the text
@@ -58,8 +58,8 @@ class Tokens(NamedTuple):
 
 
 def tokenise_many(texts: Sequence[str]) -> Tokens:
-    """What `tokenise` says of each text, as columns; a pure function, so that chunks can go to several processes."""
-    # Half a surrogate pair is no character that can be stored; a question mark is no part of a word either.
+    """What `tokenise` gives for each text, as columns."""
+    # Half a surrogate pair has no UTF-8. It becomes a question mark, which is not part of a word either.
     return tokenise_bytes([text.encode("utf-8", "replace") for text in texts])
 
 
@@ -70,7 +70,7 @@ def tokenise_bytes(texts: Sequence[bytes]) -> Tokens:
 
 
 def join_tokens(chunks: Sequence[Tokens]) -> Tokens:
-    """The same as if the texts of all chunks had been tokenised at once."""
+    """The same result as for the texts of all chunks at once."""
     places: dict[str, int] = {}
     tokens = []
     for chunk in chunks:
@@ -98,7 +98,7 @@ def _runs(texts: Sequence[bytes], limit: int) -> Iterator[Sequence[bytes]]:
         yield texts[first:]
 
 
-_lexicon = Lexicon()  # remembered from call to call, as a cache: it changes how fast words are found, not which
+_lexicon = Lexicon()  # a cache between calls: it changes how fast words are found, not which words
 
 
 def _tokenise_group(texts: Sequence[bytes]) -> Tokens:
@@ -113,13 +113,13 @@ def _tokenise_group(texts: Sequence[bytes]) -> Tokens:
 
 
 def number_by_appearance(numbers: NDArray[np.int32], known: int) -> tuple[Places, NDArray[np.int32]]:
-    """Which numbers appear, the first to appear first, and all of them as places in that order.
+    """The distinct numbers in order of first appearance, and each number as an index into them.
 
     >>> number_by_appearance(np.array([7, 2, 7], np.int32), known=9)
     (array([7, 2]), array([0, 1, 0], dtype=int32))
     """
     first = np.full(known, -1, np.int64)
-    first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of all that are written to a place the last stays
+    first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # the last write to a place stays
     seen = np.flatnonzero(first >= 0)
     distinct = seen[np.argsort(first[seen])]
     place_of = np.zeros(known, np.int32)
@@ -130,7 +130,7 @@ def number_by_appearance(numbers: NDArray[np.int32], known: int) -> tuple[Places
 def _tokenise_block(
     texts: Sequence[bytes], lexicon: Lexicon
 ) -> tuple[Places, NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]:
-    """How many words each text has, and of each word its number in the lexicon, its start and its length."""
+    """How many words each text has, and for each word its number in the lexicon, its start and its length."""
     joined = b"\n" + b"\n".join(texts) + b"\n" + _PADDING
     folded = _folded(joined)
     is_word = folded != 0
@@ -144,7 +144,7 @@ def _tokenise_block(
     counts = np.diff(np.searchsorted(starts, begins))
     begins = begins[:-1]
     if not joined.isascii():
-        inside = (np.frombuffer(joined, np.uint8) & 0xC0) == 0x80  # bytes that begin no character
+        inside = (np.frombuffer(joined, np.uint8) & 0xC0) == 0x80  # bytes inside a character
         before = np.cumsum(inside, dtype=np.int32)
         starts, ends, begins = starts - before[starts], ends - before[ends], begins - before[begins]
     lengths = (ends - starts).astype(np.uint8)
@@ -152,7 +152,7 @@ def _tokenise_block(
 
 
 def _folded(joined: bytes) -> Bytes:
-    """The bytes of words, in lower case as far as they are ASCII; all others 0."""
+    """The bytes of words, with ASCII letters in lower case. All other bytes are 0."""
     raw = np.frombuffer(joined, np.uint8)
     folded = np.frombuffer(bytearray(joined.translate(_FOLDED)), np.uint8)
     curly = np.zeros(0, np.int64) if joined.isascii() else _clear_signs(raw, folded)
@@ -164,7 +164,7 @@ def _folded(joined: bytes) -> Bytes:
 
 
 def _clear_signs(raw: Bytes, folded: Bytes) -> Places:
-    """Clear the characters beyond ASCII that are no part of words; the places of curly apostrophes."""
+    """Set characters beyond ASCII to 0 if they do not belong to words. Returns the places of curly apostrophes."""
     leads = np.flatnonzero(raw >= 0xC0)
     lead = raw[leads].astype(np.int32)
     sizes = 2 + (lead >= 0xE0) + (lead >= 0xF0)

@@ -1,4 +1,4 @@
-"""The words a model sees, by number; `corpora.vocabulary_choice` says which ones they are."""
+"""The words a model sees, and their numbers. `corpora.vocabulary_choice` chooses them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from carp.reviews.text.tokens import tokenise
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words a model sees. Model id i stands for `words[i - 1]`; 0 is padding and every other word."""
+    """The words a model sees. Id i is `words[i - 1]`. Id 0 is padding, and all other words."""
 
     words: list[str]
-    model_ids: NDArray[np.int32]  # [corpus words] model id of each word of the corpus, or 0
+    model_ids: NDArray[np.int32]  # [corpus words] the id of each word of the corpus, or 0
 
     def __len__(self) -> int:
         return len(self.words)
@@ -29,7 +29,7 @@ class Vocabulary:
         return {word: place for place, word in enumerate(self.words, start=1)}
 
     def encode(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """The words of a text that a model sees: ids, and the characters each begins and ends at."""
+        """The words of a text that a model sees: their ids, and where each begins and ends."""
         known = [
             (self._index[w], start, end) for w, start, end in zip(*tokenise(text), strict=True) if w in self._index
         ]
@@ -40,21 +40,21 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, data: Any, corpus_words: Iterable[str] = ()) -> Vocabulary:
-        """The vocabulary again; with the words of a corpus it can number that corpus' tokens too."""
+        """The inverse of `to_json`. With the words of a corpus, it can also number the tokens of that corpus."""
         words = data.get("words") if isinstance(data, dict) else None
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise DamagedError("the vocabulary is damaged", fix="train the model anew, or restore it from a copy")
+            raise DamagedError("the vocabulary is damaged", fix="train the model again, or restore it from a copy")
         index = {word: place for place, word in enumerate(words, start=1)}
         return cls(words, np.array([index.get(word, 0) for word in corpus_words], dtype=np.int32))
 
 
 @dataclass(frozen=True)
 class TextSettings:
-    """Which words a model sees. Counted on training reviews alone."""
+    """Which words a model sees. They are counted on the training reviews only."""
 
     vocabulary_size: int = 20_000
     max_words: int = 300  # of a document
-    max_document_share: float = 0.5  # words in more of the reviews than this are corpus stop words
+    max_document_share: float = 0.5  # words in a larger share of the reviews are treated as stop words
     stop_words: str = "english"  # english, none, or a file
 
     def __post_init__(self) -> None:
