@@ -10,7 +10,7 @@ import torch
 
 from carp.kernels import best_items, dispatch
 from carp.kernels.best_items import top_items
-from carp.kernels.cpu import balances_c, compiler, encode_all, pair_scores, ragged, viewpoints_c
+from carp.kernels.cpu import balances_c, c_build, compiler, encode_all, pair_scores, ragged, viewpoints_c
 from carp.kernels.cpu.balances_c import NativeJudge
 from carp.kernels.gpu import self_check as check
 from carp.models.batch import Pairs, Sizes
@@ -230,7 +230,7 @@ def test_nobodys_best_depend_on_who_else_is_asked(items):
 def test_somebody_alone_is_ranked_by_all_threads_to_the_same_bits(in_c, monkeypatch):
     monkeypatch.setattr(best_items, "PIECE", 384)
     if not in_c:
-        monkeypatch.setattr(balances_c, "library", lambda name: None)
+        monkeypatch.setattr(balances_c, "library", lambda: None)
     data = check.made_up_data(users=3, items=1000, pairs=20)
     model = check.small_model(data, dimension=6, filters=5, latent_size=4, viewpoints=2).eval()
     torch.manual_seed(0)
@@ -405,32 +405,23 @@ def test_numbers_that_are_nobodys_are_refused(pairs, dtype):
         dispatch.score_pairs(model, *(side.to(dtype) for side in sides_of(model, 20, 30)), pairs)
 
 
-def test_without_a_compiler_torch_does_the_routing(monkeypatch):
-    compiler.library.cache_clear()
-    monkeypatch.setattr(compiler.shutil, "which", lambda _: None)
-    try:
-        model = carp_of().float()
-        assert NativeJudge.of(model) is None
-        sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
-        found = dispatch.score_pairs(model, *sides, pairs)
-        torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
-    finally:
-        compiler.library.cache_clear()
+@pytest.mark.usefixtures("no_compiler")
+def test_without_a_compiler_torch_does_the_routing():
+    model = carp_of().float()
+    assert NativeJudge.of(model) is None
+    sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
+    found = dispatch.score_pairs(model, *sides, pairs)
+    torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("what", ["a compiler that fails", "a folder that cannot be written"])
-def test_a_compiler_that_is_no_use_is_passed_over_with_one_line(monkeypatch, tmp_path, what):
+def test_a_compiler_that_is_no_use_is_passed_over_with_one_line(no_compiler, monkeypatch, tmp_path, what):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    if what == "a compiler that fails":
-        monkeypatch.setattr(compiler.shutil, "which", lambda _: "/bin/false")
-    else:
+    monkeypatch.setattr(c_build.shutil, "which", lambda _: "/bin/false")
+    if what == "a folder that cannot be written":
         (tmp_path / "carp").write_text("in the way")
-    compiler.library.cache_clear()
-    try:
-        with pytest.warns(RuntimeWarning, match="judge.c is not used, torch does its work") as caught:
-            assert compiler.library("judge") is None
-        assert compiler.library("judge") is None
-        assert len(caught) == 1
-        assert not list(tmp_path.glob("carp/*"))
-    finally:
-        compiler.library.cache_clear()
+    with pytest.warns(RuntimeWarning, match="the C kernels could not be compiled, torch does their work") as caught:
+        assert compiler.library() is None
+    assert compiler.library() is None
+    assert len(caught) == 1
+    assert not list(tmp_path.glob("carp/*"))

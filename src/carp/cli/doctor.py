@@ -190,8 +190,9 @@ def _accelerator() -> Iterator[Finding]:
 def _compiled_kernels() -> Finding:
     from carp.kernels.cpu.compiler import library
 
-    if library("judge") is not None:
-        return Finding("compiled kernels", "in use: training, reading and scoring are at their fastest")
+    if (loaded := library()) is not None:
+        made = "as the package brought them" if loaded.packaged else "compiled for this processor"
+        return Finding("compiled kernels", f"in use, {made}: training, reading and scoring are at their fastest")
     if os.environ.get("CARP_NATIVE") == "0":
         return Finding("compiled kernels", "switched off by CARP_NATIVE=0")
     fix = "install gcc or clang; torch does the same work meanwhile, several times slower"
