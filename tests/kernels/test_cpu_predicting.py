@@ -10,7 +10,7 @@ import torch
 
 from carp.kernels import best_items, dispatch
 from carp.kernels.best_items import top_items
-from carp.kernels.cpu import balances_c, c_build, compiler, encode_all, pair_scores, ragged, viewpoints_c
+from carp.kernels.cpu import c_build, compiler, encode_all, pair_scores, ragged, viewpoints_c
 from carp.kernels.cpu.balances_c import NativeJudge
 from carp.kernels.gpu import self_check as check
 from carp.models.batch import Pairs, Sizes
@@ -230,7 +230,7 @@ def test_nobodys_best_depend_on_who_else_is_asked(items):
 def test_somebody_alone_is_ranked_by_all_threads_to_the_same_bits(in_c, monkeypatch):
     monkeypatch.setattr(best_items, "PIECE", 384)
     if not in_c:
-        monkeypatch.setattr(balances_c, "library", lambda: None)
+        monkeypatch.setattr(compiler, "library", lambda: None)
     data = check.made_up_data(users=3, items=1000, pairs=20)
     model = check.small_model(data, dimension=6, filters=5, latent_size=4, viewpoints=2).eval()
     torch.manual_seed(0)

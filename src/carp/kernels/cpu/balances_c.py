@@ -7,7 +7,8 @@ import ctypes
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import KernelLibrary, library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.viewpoints import Store
 from carp.models.carp import Carp
 
@@ -58,7 +59,7 @@ class NativeJudge:
         """None where it cannot be had for this model, or for these sides."""
         if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (model.vote_weight, *sides)):
             return None
-        loaded = library()
+        loaded = compiler.library()
         return None if loaded is None else cls(model, loaded)
 
     def gathered(self, numbers: tuple[Tensor, Tensor], below: tuple[int, int]) -> tuple[int, Tensor]:

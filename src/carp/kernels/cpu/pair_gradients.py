@@ -13,8 +13,9 @@ from math import prod
 import torch
 from torch import Tensor
 
+from carp.kernels.cpu import compiler
 from carp.kernels.cpu.balances_c import LaidOut, Weights
-from carp.kernels.cpu.compiler import KernelLibrary, library
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Store
 from carp.models.base import Prediction
@@ -50,7 +51,7 @@ def learn_pairs(model: Carp, batch: Batch, sides: tuple[Tensor, Tensor]) -> tupl
 
     None where the model is not covered or there is no compiler.
     """
-    loaded = library() if covers(model) else None
+    loaded = compiler.library() if covers(model) else None
     if loaded is None:
         return None
     pairs = PairPass(model, loaded, *(side.detach().contiguous() for side in sides))

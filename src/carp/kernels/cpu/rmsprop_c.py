@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import KernelLibrary, library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 
 
 class NativeRmsprop:
@@ -19,7 +20,7 @@ class NativeRmsprop:
     def of(cls, optimizer: torch.optim.Optimizer) -> NativeRmsprop | None:
         groups = optimizer.param_groups
         plain = type(optimizer) is torch.optim.RMSprop and len(groups) == 1
-        loaded = library()
+        loaded = compiler.library()
         if not plain or loaded is None or any(groups[0][name] for name in ("momentum", "centered", "weight_decay")):
             return None
         tensors = groups[0]["params"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import library
+from carp.kernels.cpu import compiler
 from carp.kernels.cpu.step_plan import StepPlan
 from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Store, spread
@@ -25,7 +25,7 @@ BLOCKS = 2  # of a piece; their gradients are added up there
 def native_covers(model: Carp, rows: RowOptimizer) -> bool:
     """Whether steps of this model can be taken in C."""
     single = all(t.dtype == torch.float32 and t.is_contiguous() for t in (*model.parameters(), rows.square))
-    return single and library() is not None
+    return single and compiler.library() is not None
 
 
 class NativeStep:
@@ -35,7 +35,7 @@ class NativeStep:
         self, step: StepPlan, sides: Sequence[Viewpoints], stores: Sequence[Store], rows: RowOptimizer, scale: float
     ) -> None:
         self.step, self.sides, self.stores, self.rows = step, sides, stores, rows
-        loaded = library()
+        loaded = compiler.library()
         assert loaded is not None, "asked before: native_covers"
         self.library = loaded
         self.filters = [NativeFilters(side.convolution, scale, loaded) for side in sides]

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import KernelLibrary, library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.ragged import Blocks
 from carp.models.carp import Viewpoints
 from carp.reviews.documents import Documents
@@ -76,7 +77,7 @@ class NativeReader:
     @classmethod
     def of(cls, side: Viewpoints) -> NativeReader | None:
         single = side.projection.dtype == torch.float32 and side.projection.device.type == "cpu"
-        loaded = library() if single else None
+        loaded = compiler.library() if single else None
         return None if loaded is None else cls(side, loaded)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import KernelLibrary, library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.viewpoints import Store
 from carp.kernels.cpu.word_convolution import BatchWords, RowOptimizer
 from carp.models.layers import WordConvolution
@@ -80,7 +81,7 @@ class NativeFilters:
     @classmethod
     def of(cls, convolution: WordConvolution, scale: float = 1.0) -> NativeFilters | None:
         single = convolution.weight.dtype == torch.float32 and convolution.weight.device.type == "cpu"
-        loaded = library() if single else None
+        loaded = compiler.library() if single else None
         return None if loaded is None else cls(convolution, scale, loaded)
 
     def table(self, words: int, store: Store) -> Tensor:
