@@ -130,7 +130,7 @@ def encoding(model: Carp, data: TrainingData, found: list[Tier]) -> Ways:
         encode_documents(model.encode_users, data.user_documents, CPU)
         encode_documents(model.encode_items, data.item_documents, CPU)
 
-    plain = plainly("encode_documents", dispatch, None, encode)
+    plain = plainly("fast_encode_documents", dispatch, None, encode)
     return {"plain": plain, **{tier.name: tier(encode) for tier in found}}
 
 
@@ -152,7 +152,7 @@ def scoring(model: Carp, data: TrainingData, found: list[Tier]) -> tuple[Ways, W
     def rank() -> None:
         top_items(model, *sides, 10, users=range(PEOPLE))
 
-    scored, ranked = plainly("score_pairs", dispatch, None, score), plainly("_is_fast", best_items, False, rank)
+    scored, ranked = plainly("fast_score_pairs", dispatch, None, score), plainly("_is_fast", best_items, False, rank)
     return (
         {"plain": scored, **{tier.name: tier(score) for tier in found}},
         {"plain": ranked, **{tier.name: tier(rank) for tier in found}},

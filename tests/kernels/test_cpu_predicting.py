@@ -63,28 +63,28 @@ def encoded_plainly(model, documents):
 @pytest.mark.parametrize("settings", ENCODED, ids=str)
 def test_documents_are_encoded_as_by_the_plain_model(lengths, settings):
     model, documents = carp_of(**settings), random_documents(lengths)
-    found = dispatch.encode_documents(model.encode_items, documents, CPU)
+    found = dispatch.fast_encode_documents(model.encode_items, documents, CPU)
     torch.testing.assert_close(found, encoded_plainly(model, documents), rtol=1e-10, atol=1e-12)
 
 
 def test_chunks_and_blocks_change_nothing(monkeypatch):
     model, documents = carp_of(), random_documents(list(range(30)))
-    whole = dispatch.encode_documents(model.encode_users, documents, CPU)
+    whole = dispatch.fast_encode_documents(model.encode_users, documents, CPU)
     monkeypatch.setattr("carp.kernels.cpu.encode_all.CHUNK_WORDS", 40)
     monkeypatch.setattr("carp.kernels.cpu.encode_all.ROWS", 7)
     monkeypatch.setattr(ragged, "BLOCK_TOKENS", 10)
-    torch.testing.assert_close(dispatch.encode_documents(model.encode_users, documents, CPU), whole)
+    torch.testing.assert_close(dispatch.fast_encode_documents(model.encode_users, documents, CPU), whole)
 
 
 def test_only_what_is_covered_is_encoded_fast():
     documents = random_documents([3, 4])
-    assert dispatch.encode_documents(carp_of(across_reviews=True).encode_users, documents, CPU) is None
-    assert dispatch.encode_documents(carp_of().train().encode_users, documents, CPU) is None  # dropout
-    assert dispatch.encode_documents(lambda words, reviews: words, documents, CPU) is None
+    assert dispatch.fast_encode_documents(carp_of(across_reviews=True).encode_users, documents, CPU) is None
+    assert dispatch.fast_encode_documents(carp_of().train().encode_users, documents, CPU) is None  # dropout
+    assert dispatch.fast_encode_documents(lambda words, reviews: words, documents, CPU) is None
     covered = carp_of()
     torch.testing.assert_close(
         encode_documents(covered.encode_users, documents, CPU),
-        dispatch.encode_documents(covered.encode_users, documents, CPU),
+        dispatch.fast_encode_documents(covered.encode_users, documents, CPU),
     )
 
 
@@ -125,7 +125,7 @@ def test_pairs_are_rated_as_by_the_plain_model(settings, block, monkeypatch):
     monkeypatch.setattr(pair_scores, "BLOCK", block)
     model = carp_of(**settings)
     sides, pairs = sides_of(model, 20, 30), every_pair(20, 30)
-    found = dispatch.score_pairs(model, *sides, pairs)
+    found = dispatch.fast_score_pairs(model, *sides, pairs)
     torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(score_pairs(model, *sides, pairs), found)
 
@@ -136,7 +136,7 @@ def test_single_precision_is_as_good_as_the_plain_models():
     sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
     truth = plainly(exact, sides, pairs)
     sides = [side.float() for side in sides]
-    ours = (dispatch.score_pairs(model, *sides, pairs).double() - truth).abs().max()
+    ours = (dispatch.fast_score_pairs(model, *sides, pairs).double() - truth).abs().max()
     plain = (plainly(model, sides, pairs).double() - truth).abs().max()
     assert ours < max(2 * float(plain), 1e-5)
 
@@ -145,15 +145,15 @@ def test_no_pair_and_one_pair_are_rated():
     model = carp_of()
     sides = sides_of(model, 20, 30)
     nothing = every_pair(0, 30)
-    assert len(dispatch.score_pairs(model, *sides, nothing)) == 0
+    assert len(dispatch.fast_score_pairs(model, *sides, nothing)) == 0
     one = every_pair(1, 1)
-    torch.testing.assert_close(dispatch.score_pairs(model, *sides, one), plainly(model, sides, one))
+    torch.testing.assert_close(dispatch.fast_score_pairs(model, *sides, one), plainly(model, sides, one))
 
 
 def test_settings_without_a_fast_path_are_rated_plainly():
     model = carp_of(variant="released", routing_epsilon=1e-9)
     sides, pairs = sides_of(model, 20, 30), every_pair(20, 30)
-    assert dispatch.score_pairs(model, *sides, pairs) is None
+    assert dispatch.fast_score_pairs(model, *sides, pairs) is None
     found = score_pairs(model, *sides, pairs).double()
     torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
 
@@ -176,7 +176,7 @@ def test_the_best_items_are_those_of_all_compiled_ratings(block):
     model = carp_of().float()
     sides = [side.float() for side in sides_of(model, 20, 30)]
     items, ratings = top_items(model, *sides, 30, block=block)
-    everything = dispatch.score_pairs(model, *sides, numbered(*np.divmod(np.arange(600), 30))).view(20, 30)
+    everything = dispatch.fast_score_pairs(model, *sides, numbered(*np.divmod(np.arange(600), 30))).view(20, 30)
     torch.testing.assert_close(ratings, everything.sort(1, descending=True).values, rtol=0, atol=1e-5)
     torch.testing.assert_close(everything.gather(1, items), ratings, rtol=0, atol=1e-5)
 
@@ -286,18 +286,18 @@ def test_compiled_documents_are_encoded_as_by_the_plain_model(lengths, shape):
     exact, documents = carp_of(**shape), random_documents(lengths)
     model = copy.deepcopy(exact).float()
     assert viewpoints_c.NativeReader.of(model.item_side) is not None
-    found = dispatch.encode_documents(model.encode_items, documents, CPU)
+    found = dispatch.fast_encode_documents(model.encode_items, documents, CPU)
     torch.testing.assert_close(found.double(), encoded_plainly(exact, documents), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("compiled")
 def test_compiled_blocks_change_nothing(monkeypatch):
     model, documents = carp_of().float(), random_documents(list(range(30)))
-    whole = dispatch.encode_documents(model.encode_users, documents, CPU)
+    whole = dispatch.fast_encode_documents(model.encode_users, documents, CPU)
     monkeypatch.setattr(encode_all, "ROWS", 7)
     monkeypatch.setattr(encode_all, "BLOCKS", 1)
     monkeypatch.setattr(ragged, "BLOCK_TOKENS", 10)
-    torch.testing.assert_close(dispatch.encode_documents(model.encode_users, documents, CPU), whole)
+    torch.testing.assert_close(dispatch.fast_encode_documents(model.encode_users, documents, CPU), whole)
 
 
 @pytest.mark.usefixtures("compiled")
@@ -308,7 +308,7 @@ def test_the_compiled_routing_is_as_good_as_the_plain_models(settings):
     assert NativeJudge.of(model) is not None
     sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
     truth = plainly(exact, sides, pairs)
-    found = dispatch.score_pairs(model, *(side.float() for side in sides), pairs).double()
+    found = dispatch.fast_score_pairs(model, *(side.float() for side in sides), pairs).double()
     torch.testing.assert_close(found, truth, rtol=0, atol=2e-5)
 
 
@@ -354,7 +354,7 @@ def test_compiled_ratings_are_exact_however_pairs_share_sides(pairs, seed):
     g = exact.vote_weight.shape[2] // 2
     rng = torch.Generator().manual_seed(seed)
     sides = [torch.randn(n, exact.config.viewpoints, g, generator=rng, dtype=torch.float64) for n in (20, 30)]
-    found = dispatch.score_pairs(model, *(side.float() for side in sides), pairs)
+    found = dispatch.fast_score_pairs(model, *(side.float() for side in sides), pairs)
     torch.testing.assert_close(found.double(), plainly(exact, sides, pairs), rtol=0, atol=2e-5)
 
 
@@ -368,11 +368,13 @@ def test_compiled_ratings_are_exact_for_any_shape(seed):
 def test_a_compiled_rating_is_the_same_whatever_is_asked_with_it():
     model = carp_of(latent_size=25, viewpoints=5).float()
     sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
-    together = dispatch.score_pairs(model, *sides, pairs)
-    assert torch.equal(dispatch.score_pairs(model, *sides, pairs), together)
+    together = dispatch.fast_score_pairs(model, *sides, pairs)
+    assert torch.equal(dispatch.fast_score_pairs(model, *sides, pairs), together)
     for place in range(0, len(pairs), 37):
         alone = numbered(pairs.users[place : place + 1], pairs.items[place : place + 1])
-        torch.testing.assert_close(dispatch.score_pairs(model, *sides, alone)[0], together[place], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            dispatch.fast_score_pairs(model, *sides, alone)[0], together[place], rtol=0, atol=1e-5
+        )
 
 
 @pytest.mark.usefixtures("compiled")
@@ -383,7 +385,7 @@ def test_the_compiled_routing_bears_extreme_votes(routing):
     pairs = every_pair(20, 30)
     for scale in (0.0, 3.0, 10.0, 1000.0, 1e6):
         sides = [side * scale for side in sides_of(exact, 20, 30)]
-        found = dispatch.score_pairs(model, *(side.float() for side in sides), pairs)
+        found = dispatch.fast_score_pairs(model, *(side.float() for side in sides), pairs)
         torch.testing.assert_close(found.double(), plainly(exact, sides, pairs), rtol=0, atol=1e-4)
 
 
@@ -392,7 +394,7 @@ def test_one_extreme_pair_does_not_disturb_its_neighbours():
     exact, model = carp_of(), carp_of().float()
     pairs, sides = every_pair(20, 30), sides_of(exact, 20, 30)
     sides[1][7] *= 1e5
-    found = dispatch.score_pairs(model, *(side.float() for side in sides), pairs).double()
+    found = dispatch.fast_score_pairs(model, *(side.float() for side in sides), pairs).double()
     others = pairs.items != 7
     torch.testing.assert_close(found[others], plainly(exact, sides, pairs)[others], rtol=0, atol=2e-5)
 
@@ -402,7 +404,7 @@ def test_one_extreme_pair_does_not_disturb_its_neighbours():
 def test_numbers_that_are_nobodys_are_refused(pairs, dtype):
     model = carp_of().to(dtype)
     with pytest.raises(IndexError, match="not one of the"):
-        dispatch.score_pairs(model, *(side.to(dtype) for side in sides_of(model, 20, 30)), pairs)
+        dispatch.fast_score_pairs(model, *(side.to(dtype) for side in sides_of(model, 20, 30)), pairs)
 
 
 @pytest.mark.usefixtures("no_compiler")
@@ -410,7 +412,7 @@ def test_without_a_compiler_torch_does_the_routing():
     model = carp_of().float()
     assert NativeJudge.of(model) is None
     sides, pairs = [side.float() for side in sides_of(model, 20, 30)], every_pair(20, 30)
-    found = dispatch.score_pairs(model, *sides, pairs)
+    found = dispatch.fast_score_pairs(model, *sides, pairs)
     torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
 
 

@@ -69,7 +69,7 @@ model = small_model(data, dropout=0.0)
 exact = copy.deepcopy(model).double().eval()
 errors, sides = {}, []
 for name, documents in (("encode_users", data.user_documents), ("encode_items", data.item_documents)):
-    found = dispatch.encode_documents(getattr(model, name), documents, cpu)
+    found = dispatch.fast_encode_documents(getattr(model, name), documents, cpu)
     words, reviews = map(torch.from_numpy, padded(documents, np.arange(len(documents))))
     with torch.no_grad():
         errors[name] = off(found, getattr(exact, name)(words, reviews))
@@ -77,7 +77,7 @@ for name, documents in (("encode_users", data.user_documents), ("encode_items", 
 u, i = torch.from_numpy(data.train.users), torch.from_numpy(data.train.items)
 with torch.no_grad():
     wanted = exact.score(u, i, sides[0][u].double(), sides[1][i].double()).rating
-errors["ratings"] = off(dispatch.score_pairs(model, *sides, data.train), wanted)
+errors["ratings"] = off(dispatch.fast_score_pairs(model, *sides, data.train), wanted)
 settings = TrainingSettings(batch_size=50, learning_rate=1e-4, decay=0.0)
 trainer = CpuTrainer(model.train(), data, 50, make_optimizer(model, settings))
 batches = data.training_batches(50, 0, 1)

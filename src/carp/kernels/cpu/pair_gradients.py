@@ -39,7 +39,7 @@ class PairGradients(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in names]
 
 
-def covers(model: Carp) -> bool:
+def covers_pair_gradients(model: Carp) -> bool:
     """Whether this form of the model can be taught here."""
     config = model.config
     plain = config.routing_epsilon == 0 and config.routing_gradient == "all" and config.dropout_on == "features"
@@ -51,7 +51,7 @@ def learn_pairs(model: Carp, batch: Batch, sides: tuple[Tensor, Tensor]) -> tupl
 
     None where the model is not covered or there is no compiler.
     """
-    loaded = compiler.library() if covers(model) else None
+    loaded = compiler.library() if covers_pair_gradients(model) else None
     if loaded is None:
         return None
     pairs = PairPass(model, loaded, *(side.detach().contiguous() for side in sides))

@@ -22,7 +22,7 @@ from carp.models.carp import Carp, Viewpoints
 BLOCKS = 2  # of a piece; their gradients are added up there
 
 
-def native_covers(model: Carp, rows: RowOptimizer) -> bool:
+def covers_steps_in_c(model: Carp, rows: RowOptimizer) -> bool:
     """Whether steps of this model can be taken in C."""
     single = all(t.dtype == torch.float32 and t.is_contiguous() for t in (*model.parameters(), rows.square))
     return single and compiler.library() is not None
@@ -36,7 +36,7 @@ class NativeStep:
     ) -> None:
         self.step, self.sides, self.stores, self.rows = step, sides, stores, rows
         loaded = compiler.library()
-        assert loaded is not None, "asked before: native_covers"
+        assert loaded is not None, "asked before: covers_steps_in_c"
         self.library = loaded
         self.filters = [NativeFilters(side.convolution, scale, loaded) for side in sides]
         wide = loaded.filled_up(rows.table.shape[1])
