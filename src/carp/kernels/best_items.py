@@ -116,7 +116,7 @@ def _improved(
 
 
 def _is_fast(model: RatingModel, item_sides: Tensor) -> bool:
-    return type(model) is Carp and item_sides.device.type == "cpu" and pair_scores.covers(model)
+    return type(model) is Carp and item_sides.device.type == "cpu" and pair_scores.covers_scoring(model)
 
 
 def _rated_together(

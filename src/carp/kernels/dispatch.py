@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TOLD: set[str] = set()
 
-__all__ = ["Trainer", "encode_documents", "score_pairs", "trainer_for"]
+__all__ = ["Trainer", "fast_encode_documents", "fast_score_pairs", "trainer_for"]
 
 
 class Trainer(Protocol):
@@ -75,16 +75,16 @@ def give_way(what: str, problem: Exception) -> None:
 def _cpu_trainer(
     model: Any, data: TrainingData, settings: Any, device: torch.device, optimizer: torch.optim.Optimizer
 ) -> Trainer | None:
-    from carp.kernels.cpu.viewpoints import covers
+    from carp.kernels.cpu.viewpoints import covers_encoding
 
-    if device.type != "cpu" or settings.weight_decay or not covers(model.config):
+    if device.type != "cpu" or settings.weight_decay or not covers_encoding(model.config):
         return None
     from carp.kernels.cpu.cpu_trainer import CpuTrainer
 
     return CpuTrainer(model, data, settings.batch_size, optimizer)
 
 
-def encode_documents(
+def fast_encode_documents(
     encode: Callable[[Tensor, Tensor], Tensor], documents: Documents, device: torch.device
 ) -> Tensor | None:
     """The sides of all documents where `encode` is a covered model's own `encode_users` or `encode_items`."""
@@ -97,41 +97,43 @@ def encode_documents(
         return None
     side = model.user_side if encode == model.encode_users else model.item_side
     if gpu_kernels_wanted(device):
-        return _encode_documents_gpu(model, side, documents, device)
+        return _encode_on_gpu(model, side, documents, device)
     from carp.kernels.cpu.encode_all import encode_side
-    from carp.kernels.cpu.viewpoints import covers
+    from carp.kernels.cpu.viewpoints import covers_encoding
 
-    if device.type != "cpu" or not covers(model.config):
+    if device.type != "cpu" or not covers_encoding(model.config):
         return None
     return encode_side(side, model.embedding.weight, documents)
 
 
-def _encode_documents_gpu(model: Carp, side: Viewpoints, documents: Documents, device: torch.device) -> Tensor | None:
+def _encode_on_gpu(model: Carp, side: Viewpoints, documents: Documents, device: torch.device) -> Tensor | None:
     try:
-        from carp.kernels.gpu.encoder import covers, encode_side_gpu
+        from carp.kernels.gpu.encoder import covers_encoding_on_gpu, encode_side_gpu
 
-        return encode_side_gpu(side, model.embedding.weight, documents, device) if covers(model, device) else None
+        if not covers_encoding_on_gpu(model, device):
+            return None
+        return encode_side_gpu(side, model.embedding.weight, documents, device)
     except Exception as problem:  # whatever it is, the plain path needs none of it
         give_way("encoding documents", problem)
         return None
 
 
-def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
+def fast_score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
     """Ratings of pairs from sides that are ready."""
     from carp.models.carp import Carp
 
     if type(model) is not Carp:
         return None
     if gpu_kernels_wanted(users.device):
-        return _score_pairs_gpu(model, users, items, pairs)
-    from carp.kernels.cpu.pair_scores import covers, score_numbered
+        return _score_on_gpu(model, users, items, pairs)
+    from carp.kernels.cpu.pair_scores import covers_scoring, score_numbered
 
-    if users.device.type != "cpu" or not covers(model):
+    if users.device.type != "cpu" or not covers_scoring(model):
         return None
     return score_numbered(model, users, items, pairs.users, pairs.items)
 
 
-def _score_pairs_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
+def _score_on_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
     import torch
 
     try:

@@ -7,7 +7,8 @@ import ctypes
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import LANES, library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.viewpoints import Store
 from carp.models.carp import Carp
 
@@ -26,12 +27,12 @@ class Weights(ctypes.Structure):
 class LaidOut:
     """A model's weights between its sides and its ratings, laid out for C."""
 
-    def __init__(self, model: Carp) -> None:
+    def __init__(self, model: Carp, loaded: KernelLibrary) -> None:
         config = model.config
         votes = model.vote_weight.detach().permute(1, 2, 0, 3).flatten(2)  # [M·M, 2g, 2k]
         g, rows = votes.shape[1] // 2, votes.shape[2]
         self.votes = votes.roll(g, 1) if config.logic_unit == "product first" else votes
-        wide = -(-rows // LANES) * LANES
+        wide = loaded.filled_up(rows)
         sign = -1 if config.highway == "reversed" else 1  # 1 − σ(z) = σ(−z)
         gate, gate_bias = sign * model.highway_gate.detach(), sign * model.highway_gate_bias.detach()
         self.highway = torch.cat([gate, model.highway.detach()], 1)  # [2, 2k, k]
@@ -48,8 +49,8 @@ class LaidOut:
 class NativeJudge:
     """Balances of numbered pairs."""
 
-    def __init__(self, model: Carp, loaded: ctypes.CDLL) -> None:
-        self.laid_out = LaidOut(model)
+    def __init__(self, model: Carp, loaded: KernelLibrary) -> None:
+        self.laid_out = LaidOut(model, loaded)
         self.weights = self.laid_out.weights
         self.library, self.room = loaded, loaded.carp_score_room(ctypes.byref(self.weights))
 
@@ -58,16 +59,8 @@ class NativeJudge:
         """None where it cannot be had for this model, or for these sides."""
         if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (model.vote_weight, *sides)):
             return None
-        loaded = library("judge")
-        if loaded is None:
-            return None
-        pointer, number = ctypes.c_void_p, ctypes.c_long
-        weights = ctypes.POINTER(Weights)
-        loaded.carp_score_room.argtypes, loaded.carp_score_room.restype = [weights], number
-        loaded.carp_score.argtypes = [weights, *[pointer] * 4, ctypes.c_int, pointer, number, pointer, pointer]
-        loaded.carp_group.argtypes = [pointer, number, number, pointer, pointer]
-        loaded.carp_score.restype, loaded.carp_group.restype = None, number
-        return cls(model, loaded)
+        loaded = compiler.library()
+        return None if loaded is None else cls(model, loaded)
 
     def gathered(self, numbers: tuple[Tensor, Tensor], below: tuple[int, int]) -> tuple[int, Tensor]:
         """The side of which there are fewer different ones, and the places of the pairs, one's after the other's."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from carp.kernels.cpu.pair_gradients import learn_pairs
 from carp.kernels.cpu.rmsprop_c import NativeRmsprop
-from carp.kernels.cpu.step_c import NativeStep, native_covers
+from carp.kernels.cpu.step_c import NativeStep, covers_steps_in_c
 from carp.kernels.cpu.step_plan import StepMaker, StepPlan
 from carp.kernels.cpu.step_torch import TorchStep
 from carp.kernels.cpu.threads import workers
@@ -40,7 +40,7 @@ class CpuTrainer:
         self.stores = (Store(), Store())
         self.rows = _row_optimizer(model, optimizer)
         self.native_optimizer = NativeRmsprop.of(optimizer)
-        self.form: type[NativeStep] | type[TorchStep] = NativeStep if native_covers(model, self.rows) else TorchStep
+        self.form: type[NativeStep] | type[TorchStep] = NativeStep if covers_steps_in_c(model, self.rows) else TorchStep
 
     def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
         """One pass over the training pairs; the mean loss."""

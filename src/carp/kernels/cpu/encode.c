@@ -1,9 +1,12 @@
 /* Viewpoints from ragged documents: Equations 1 and 2 of the paper, a tile of TOKENS words at a time.
 
-   From the slices of its words to the projected contexts a tile stays in the nearest cache. Compiled on the machine it
-   runs on; encode_cpu.py has the same in torch where there is no compiler. */
+   From the slices of its words to the projected contexts a tile stays in the nearest cache. viewpoints.py has the same in
+   torch for where there is no compiler. */
 
 #include "reading.h"
+
+/* How many numbers whole vectors have: rows that Python lays out are filled up to them. */
+long carp_lanes(void) { return LANES; }
 
 /* Weights [rows, depth], the matrix lying anywhere, packed for `multiply`. */
 void carp_pack(const float *from, long rows, long depth, long row_step, long depth_step, float *to) {
@@ -42,12 +45,12 @@ INLINE void call(const reader *e, const int *places, long left, const float *sli
 }
 
 /* Features whose numbers are below `chance` become zero. A feature's number is mixed from the keys and its place among
-   all of the side's, [T, n], and so is the same whoever asks, in whatever order: see `drawn` in steps_cpu.py. */
+   all of the side's, [T, n], and so is the same whoever asks, in whatever order: see `drawn` in step_plan.py. */
 static void drop(const laid_down *d, long n, long token, float *features) {
     typedef unsigned numbers __attribute__((vector_size(4 * LANES)));
     numbers place;
     for (unsigned l = 0; l < LANES; l++) place[l] = (token + l) * n;
-    for (long i = 0; i < n; i++, place++, features += TOKENS)
+    for (long i = 0; i < n; i++, place += 1, features += TOKENS)
         for (unsigned h = 0; h < TOKENS; h += LANES) {
             numbers x = ((place + h * (unsigned)n) * 0x9E3779B1u) ^ d->keys[0];
             x = (x ^ (x >> 16)) * 0x85EBCA6Bu + d->keys[1];

@@ -1,14 +1,14 @@
 /* The way back through encode.c: from the gradients of viewpoints to those of the convolution's sums, of the gates'
-   and the projection's weights. Compiled on the machine it runs on; encode_cpu.py has the same in torch. */
+   and the projection's weights. viewpoints.py has the same in torch. */
 
 #include <string.h>
 
 #include "reading.h"
 
-#ifdef __AVX512F__
+#if REGISTERS == 32
 #define SQUARE 5 /* rows and columns whose sums lie in registers */
 #else
-#define SQUARE 2
+#define SQUARE 3
 #endif
 
 INLINE void add_totals(const int high, const int wide, lanes sum[SQUARE][SQUARE], float *out, long stride) {

@@ -1,6 +1,6 @@
 /* Pairs forth to the balance and the lengths of their capsules, and the way back to the gradients of both sides and of
    all weights in between, LANES pairs at a time, one in each lane: what autograd does with Carp.judge, through every
-   iteration of the routing. pair_cpu.py calls it. */
+   iteration of the routing. pair_gradients.py calls it. */
 
 #include <stddef.h>
 

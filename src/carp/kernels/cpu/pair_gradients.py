@@ -13,15 +13,16 @@ from math import prod
 import torch
 from torch import Tensor
 
+from carp.kernels.cpu import compiler
 from carp.kernels.cpu.balances_c import LaidOut, Weights
-from carp.kernels.cpu.compiler import LANES, library
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Store
 from carp.models.base import Prediction
 from carp.models.batch import Batch
 from carp.models.carp import Carp
 
-PIECE = 3 * LANES  # pairs a thread takes at once
+PIECE = 48  # pairs a thread takes at once: whole vectors on any processor
 SIDES = "embedding.", "user_side.", "item_side."
 
 
@@ -38,7 +39,7 @@ class PairGradients(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in names]
 
 
-def covers(model: Carp) -> bool:
+def covers_pair_gradients(model: Carp) -> bool:
     """Whether this form of the model can be taught here."""
     config = model.config
     plain = config.routing_epsilon == 0 and config.routing_gradient == "all" and config.dropout_on == "features"
@@ -50,7 +51,7 @@ def learn_pairs(model: Carp, batch: Batch, sides: tuple[Tensor, Tensor]) -> tupl
 
     None where the model is not covered or there is no compiler.
     """
-    loaded = library("pair_back") if covers(model) else None
+    loaded = compiler.library() if covers_pair_gradients(model) else None
     if loaded is None:
         return None
     pairs = PairPass(model, loaded, *(side.detach().contiguous() for side in sides))
@@ -77,9 +78,9 @@ class PairPass:
         *("regression", "regression_bias"),
     )
 
-    def __init__(self, model: Carp, loaded: ctypes.CDLL, viewpoints: Tensor, aspects: Tensor) -> None:
-        self.model, self.library, self.sides = model, _declared(loaded), (viewpoints, aspects)
-        self.laid_out = LaidOut(model)
+    def __init__(self, model: Carp, loaded: KernelLibrary, viewpoints: Tensor, aspects: Tensor) -> None:
+        self.model, self.library, self.sides = model, loaded, (viewpoints, aspects)
+        self.laid_out = LaidOut(model, loaded)
         self.turned = self.laid_out.votes.transpose(1, 2).contiguous(), self.laid_out.highway  # for the way back
         self.weights = PairWeights(self.laid_out.weights, *(tensor.data_ptr() for tensor in self.turned))
         self.count = len(viewpoints)
@@ -87,9 +88,10 @@ class PairPass:
         k, m, wide = model.config.latent_size, model.config.viewpoints, self.laid_out.wide
         shapes = (m * m, 2 * self.laid_out.g, wide), (2, k, wide), (2, 2 * k), (2, k), (2,), (2, k)
         self.shapes = dict(zip(PairGradients.names, shapes, strict=True))
-        numbers = self.library.carp_pair_room(ctypes.byref(self.weights)) * (PIECE // LANES)
-        self.kept = self._room("pairs kept", len(self.pieces) * numbers + LANES)
-        self.kept = self.kept[-self.kept.data_ptr() // 4 % LANES :][: len(self.pieces) * numbers].view(-1, numbers)
+        numbers = loaded.carp_pair_room(ctypes.byref(self.weights)) * (PIECE // loaded.lanes)
+        whole = self._room("pairs kept", len(self.pieces) * numbers + loaded.lanes)
+        begin = -whole.data_ptr() // 4 % loaded.lanes  # at a whole vector's address
+        self.kept = whole[begin:][: len(self.pieces) * numbers].view(-1, numbers)
 
     def _room(self, name: str, count: int) -> Tensor:
         return Store.of_thread().take(name, count, self.sides[0])
@@ -144,12 +146,3 @@ class PairPass:
             "regression_bias": regression_bias,
         }
         return found if self.model.capsule_bias is None else {**found, "capsule_bias": capsule_bias}
-
-
-def _declared(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    pointer, number, weights = ctypes.c_void_p, ctypes.c_long, ctypes.POINTER(PairWeights)
-    loaded.carp_pair_room.argtypes, loaded.carp_pair_room.restype = [weights], number
-    loaded.carp_pair_forth.argtypes = [weights, pointer, pointer, number, *[pointer] * 3]
-    loaded.carp_pair_back.argtypes = [weights, pointer, pointer, number, *[pointer] * 3, ctypes.POINTER(PairGradients)]
-    loaded.carp_pair_forth.restype = loaded.carp_pair_back.restype = None
-    return loaded

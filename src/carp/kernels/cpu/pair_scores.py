@@ -29,7 +29,7 @@ BLOCK = 384  # pairs at once in torch: their votes fill a core's cache
 PIECE = 2048  # pairs a thread takes at once in C
 
 
-def covers(model: Carp) -> bool:
+def covers_scoring(model: Carp) -> bool:
     """Whether pairs of this form of the model can be scored here."""
     drops = model.training and model.config.dropout_on == "weights"
     return model.config.routing_epsilon == 0 and not drops

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from carp.reviews.documents import Documents
 
 Ints = NDArray[np.int64]
 BLOCK_TOKENS = 576  # as many words' gates, and their gradients, fill a core's cache
-TILE = 32  # words a compiled kernel works on at once: TOKENS of tiles.h
 
 
 @dataclass(frozen=True)
@@ -71,10 +69,9 @@ class Blocks:
     def __len__(self) -> int:
         return len(self.edges) - 1
 
-    @cached_property
-    def tiles(self) -> Ints:
-        """[B + 1] where each block begins when all are filled up to whole tiles."""
-        return _from_zero(-(-np.diff(self.edges) // TILE))
+    def tiles(self, size: int) -> Ints:
+        """[B + 1] where each block begins, in tiles, when all are filled up to whole tiles of so many words."""
+        return _from_zero(-(-np.diff(self.edges) // size))
 
     def __getitem__(self, number: int) -> Block:
         first, last = int(self.edges[number]), int(self.edges[number + 1])

@@ -10,29 +10,22 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.ragged import TILE
+from carp.kernels.cpu import compiler
 from carp.kernels.cpu.step_plan import StepPlan
 from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Store, spread
-from carp.kernels.cpu.viewpoints_c import (
-    EncodedSideStruct,
-    NativeDocuments,
-    NativeReader,
-    Rounds,
-    back_library,
-    encoder_library,
-)
+from carp.kernels.cpu.viewpoints_c import EncodedSideStruct, NativeDocuments, NativeReader, Rounds
 from carp.kernels.cpu.word_convolution import RowOptimizer
-from carp.kernels.cpu.word_convolution_c import NativeFilters, WordRounds, whole_vectors, words_library
+from carp.kernels.cpu.word_convolution_c import NativeFilters, WordRounds
 from carp.models.carp import Carp, Viewpoints
 
 BLOCKS = 2  # of a piece; their gradients are added up there
 
 
-def native_covers(model: Carp, rows: RowOptimizer) -> bool:
+def covers_steps_in_c(model: Carp, rows: RowOptimizer) -> bool:
     """Whether steps of this model can be taken in C."""
     single = all(t.dtype == torch.float32 and t.is_contiguous() for t in (*model.parameters(), rows.square))
-    return single and all(library() is not None for library in (encoder_library, back_library, words_library))
+    return single and compiler.library() is not None
 
 
 class NativeStep:
@@ -42,10 +35,11 @@ class NativeStep:
         self, step: StepPlan, sides: Sequence[Viewpoints], stores: Sequence[Store], rows: RowOptimizer, scale: float
     ) -> None:
         self.step, self.sides, self.stores, self.rows = step, sides, stores, rows
-        words = words_library()
-        assert words is not None, "asked before: native_covers"
-        self.filters = [NativeFilters(side.convolution, scale, words) for side in sides]
-        wide = whole_vectors(rows.table.shape[1])
+        loaded = compiler.library()
+        assert loaded is not None, "asked before: covers_steps_in_c"
+        self.library = loaded
+        self.filters = [NativeFilters(side.convolution, scale, loaded) for side in sides]
+        wide = loaded.filled_up(rows.table.shape[1])
         embeddings = self._room(0, "embeddings", len(step.words.distinct) * wide)
         self.words = WordRounds(self.filters, step.words, embeddings)
         self.pieces = [
@@ -70,22 +64,22 @@ class NativeStep:
 
     def _lay_out(self, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """All that the documents' rounds need, and where their viewpoints will be."""
-        loaded, step = encoder_library(), self.step
-        assert loaded is not None, "asked before: native_covers"
-        self.readers = [NativeReader(side, loaded) for side in self.sides]
+        step, tile = self.step, self.library.tile
+        self.readers = [NativeReader(side, self.library) for side in self.sides]
         self.documents = [
-            NativeDocuments(tokens.blocks, of.places, step.chance, keys)
+            NativeDocuments(tile, tokens.blocks, of.places, step.chance, keys)
             for tokens, of, keys in zip(step.sides, step.words.sides, step.keys, strict=True)
         ]
         shape = len(step.batch), self.readers[0].m, self.readers[0].k
         found = self.rows.table.new_zeros(shape), self.rows.table.new_zeros(shape)
-        self.rounds = Rounds([self._side(side, slices[side], found[side]) for side in (0, 1)], self.pieces)
+        both = [self._side(side, slices[side], found[side]) for side in (0, 1)]
+        self.rounds = Rounds(self.library, both, self.pieces)
         return found
 
     def _side(self, side: int, slices: Tensor, viewpoints: Tensor) -> EncodedSideStruct:
         reader, documents = self.readers[side], self.documents[side]
         rows = {"features": reader.n, "gates": reader.m * reader.n, "words": reader.m * reader.k}
-        traces = [self._room(side, name, count * documents.tiles * TILE) for name, count in rows.items()]
+        traces = [self._room(side, name, count * documents.tiles * documents.tile) for name, count in rows.items()]
         places = (tensor.data_ptr() for tensor in (*traces, viewpoints))
         return EncodedSideStruct(reader.struct, documents.struct, slices.data_ptr(), slices.shape[1], *places)
 
@@ -93,7 +87,7 @@ class NativeStep:
         """Begin the documents' way back; the returned function waits for its end."""
         reader, like = self.readers[0], self.rows.table
         m, n, k = reader.m, reader.n, reader.k
-        width = whole_vectors(n)
+        width = self.library.filled_up(n)
         self.d_features = [self._room(side, "rows", len(self.step.sides[side]) * width) for side in (0, 1)]
         for side, grad, rows in zip(self.rounds.sides, grads, self.d_features, strict=True):
             side.grad, side.rows = grad.data_ptr(), rows.data_ptr()

@@ -28,7 +28,7 @@ from carp.kernels.cpu.ragged import Block, pair_weights
 from carp.models.carp import CarpConfig, Viewpoints
 
 
-def covers(config: CarpConfig) -> bool:
+def covers_encoding(config: CarpConfig) -> bool:
     """Whether documents of this form of the model can be encoded here."""
     return (
         config.dropout_on == "features"

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import LANES, library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.viewpoints import Store
 from carp.kernels.cpu.word_convolution import BatchWords, RowOptimizer
 from carp.models.layers import WordConvolution
@@ -27,7 +28,7 @@ class FilterStruct(ctypes.Structure):
     ]
 
 
-class SideStruct(ctypes.Structure):
+class WordSideStruct(ctypes.Structure):
     """`side_words` of words.c."""
 
     _fields_ = [
@@ -56,34 +57,16 @@ class BatchStruct(ctypes.Structure):
     ]
 
 
-def words_library() -> ctypes.CDLL | None:
-    loaded = library("words")
-    if loaded is not None and not loaded.carp_take.argtypes:
-        loaded.carp_take.argtypes = [_POINTER, _LONG, _POINTER, _LONG, _POINTER]
-        loaded.carp_slices.argtypes = [_POINTER, _POINTER, _LONG, _POINTER]
-        loaded.carp_slices_round.argtypes = [_POINTER] * 5
-        loaded.carp_words_round.argtypes = [_POINTER] * 6
-        loaded.carp_rmsprop.argtypes = [*[_POINTER] * 4, _LONG, *[ctypes.c_double] * 3]
-        rounds = loaded.carp_slices_round, loaded.carp_words_round
-        for function in (loaded.carp_take, loaded.carp_slices, loaded.carp_rmsprop, *rounds):
-            function.restype = None
-    return loaded
-
-
-def whole_vectors(columns: int) -> int:
-    return -(-columns // LANES) * LANES
-
-
 class NativeFilters:
     """One side's filters laid out for a step."""
 
-    def __init__(self, convolution: WordConvolution, scale: float, loaded: ctypes.CDLL) -> None:
+    def __init__(self, convolution: WordConvolution, scale: float, loaded: KernelLibrary) -> None:
         weight = convolution.weight.detach()
         self.library = loaded
         self.window, self.dimension, self.filters = weight.shape
         self.scale = scale  # of dropout's survivors: ReLU lets a positive factor pass
         self.columns = self.window * self.filters
-        self.stride, self.wide = whole_vectors(self.columns), whole_vectors(self.dimension)
+        self.stride, self.wide = loaded.filled_up(self.columns), loaded.filled_up(self.dimension)
         self.weight = weight.new_zeros(self.dimension, self.stride)
         shaped = self.weight[:, : self.columns].view(-1, self.window, self.filters)
         torch.mul(weight.permute(1, 0, 2), scale, out=shaped)
@@ -98,13 +81,13 @@ class NativeFilters:
     @classmethod
     def of(cls, convolution: WordConvolution, scale: float = 1.0) -> NativeFilters | None:
         single = convolution.weight.dtype == torch.float32 and convolution.weight.device.type == "cpu"
-        loaded = words_library() if single else None
+        loaded = compiler.library() if single else None
         return None if loaded is None else cls(convolution, scale, loaded)
 
     def table(self, words: int, store: Store) -> Tensor:
         """Room for the slices of some words and of nobody; a vector may be read beyond the last."""
-        flat = store.take("slices", (words + 1) * self.stride + LANES, self.weight)
-        table = flat[:-LANES].view(words + 1, self.stride)
+        flat = store.take("slices", (words + 1) * self.stride + self.library.lanes, self.weight)
+        table = flat[: -self.library.lanes].view(words + 1, self.stride)
         table[-1].zero_()
         return table
 
@@ -118,10 +101,8 @@ class NativeFilters:
         return {"convolution.weight": shaped * self.scale, "convolution.bias": bias * self.scale}
 
 
-def take_rows(table: Tensor, numbers: Tensor, out: Tensor) -> None:
+def take_rows(loaded: KernelLibrary, table: Tensor, numbers: Tensor, out: Tensor) -> None:
     """Numbered rows of a table into rows that are filled up to whole vectors."""
-    loaded = words_library()
-    assert loaded is not None, "whoever has filters has the library"
     loaded.carp_take(table.data_ptr(), table.shape[1], numbers.data_ptr(), len(numbers), out.data_ptr())
 
 
@@ -132,9 +113,9 @@ class WordRounds:
         self.words, self.wide, self.stride = words, filters[0].wide, filters[0].stride
         self.library = filters[0].library
         self.filters = (FilterStruct * 2)(*(side.struct for side in filters))
-        self.sides = (SideStruct * 2)(
+        self.sides = (WordSideStruct * 2)(
             *(
-                SideStruct(side.first, side.last, *(a.ctypes.data for a in (side.places, side.order, side.offsets)))
+                WordSideStruct(side.first, side.last, *(a.ctypes.data for a in (side.places, side.order, side.offsets)))
                 for side in words.sides
             )
         )
@@ -152,7 +133,7 @@ class WordRounds:
         self.library.carp_slices_round(self.filters, self.sides, table.data_ptr(), batch, places)
 
     def room(self) -> int:
-        return WORDS * (self.wide + self.stride) + LANES
+        return WORDS * (self.wide + self.stride) + self.library.lanes
 
     def back(self, grads: Sequence[Tensor], optimizer: RowOptimizer, sums: Tensor, room: Tensor) -> None:
         """The words learn from their tokens' gradients; `sums` as carp_words_round's."""

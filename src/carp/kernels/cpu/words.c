@@ -1,6 +1,6 @@
 /* The convolution over distinct words, forth and back, and the optimiser's step on their rows.
 
-   Compiled on the machine it runs on; words_cpu.py has the same in torch where there is no compiler. */
+   word_convolution.py has the same in torch for where there is no compiler. */
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct {
     const float *grad; /* [T, n filled up to whole vectors of zeros] */
 } side_words;
 
-/* The embedding's rows and the optimiser's: see RowOptimizer in words_cpu.py. */
+/* The embedding's rows and the optimiser's: see RowOptimizer in word_convolution.py. */
 typedef struct {
     float *table, *square;
     long *settled; /* the step up to which each row's running square is decayed */

@@ -41,7 +41,7 @@ class ReadingCut:
     products: str = "tf32x3"  # ratings are compared with other machines', and reading happens once
 
 
-def covers(model: Carp, device: torch.device) -> bool:
+def covers_encoding_on_gpu(model: Carp, device: torch.device) -> bool:
     """Whether these kernels give this model's sides on this device."""
     if model.embedding.weight.dtype != torch.float32:
         return False

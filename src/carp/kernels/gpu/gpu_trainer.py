@@ -67,7 +67,7 @@ def gpu_trainer(
 
     Raises NoFastPath where they are and the machine refuses: no memory, a compiler that fails.
     """
-    if not covers(model, optimizer) or not len(data.train) or not usable_on(device):
+    if not covers_training_on_gpu(model, optimizer) or not len(data.train) or not usable_on(device):
         return None
     assert isinstance(model, Carp)
     precision = precision or Precision()
@@ -85,7 +85,7 @@ def gpu_trainer(
     return trainer
 
 
-def covers(model: RatingModel, optimizer: torch.optim.Optimizer) -> bool:
+def covers_training_on_gpu(model: RatingModel, optimizer: torch.optim.Optimizer) -> bool:
     if type(model) is not Carp or type(optimizer) is not torch.optim.RMSprop or len(optimizer.param_groups) != 1:
         return False
     if torch.distributed.is_available() and torch.distributed.is_initialized():

@@ -43,7 +43,7 @@ class ScoreTiling:
     products: str = "half"
 
 
-def covers(model: RatingModel, device: torch.device) -> bool:
+def covers_scoring_on_gpu(model: RatingModel, device: torch.device) -> bool:
     """Whether these kernels give this model's ratings on this device."""
     if type(model) is not Carp or model.vote_weight.dtype != torch.float32:
         return False
@@ -62,7 +62,7 @@ def score_pairs_gpu(
     cut: ScoreTiling | None = None,
 ) -> Tensor | None:
     """Ratings [B] of pairs by their rows in the sides; None where the model's choices are not covered."""
-    if not covers(model, user_sides.device):
+    if not covers_scoring_on_gpu(model, user_sides.device):
         return None
     assert isinstance(model, Carp)
     scorer = Scorer(model, fitting(cut or ScoreTiling(), model, user_sides, item_sides))
@@ -92,7 +92,7 @@ def top_items_gpu(
 
     `exclude` [E, 2] are places in `users` and items that do not count. None where a choice is not covered.
     """
-    if not covers(model, user_sides.device):
+    if not covers_scoring_on_gpu(model, user_sides.device):
         return None
     assert isinstance(model, Carp)
     scorer = Scorer(model, fitting(cut or ScoreTiling(), model, user_sides, item_sides))

@@ -102,7 +102,7 @@ def _drop_by(side: Viewpoints, mask: Tensor) -> None:
     def drop(tensor: Tensor, what: str) -> Tensor:
         return tensor * mask.to(tensor.device) if what == "features" else tensor
 
-    side._drop = drop  # type: ignore[method-assign]
+    side.drop = drop  # type: ignore[method-assign]
 
 
 def distance(found: Tensor, wanted: Tensor) -> float:
