@@ -62,14 +62,37 @@ class Corpus:
         return f"<Corpus: {len(self):,} reviews by {len(self.users):,} users of {len(self.items):,} items>"
 
     def text(self, record: int) -> str:
+        """What was written in a review.
+
+        Args:
+            record: The review's number.
+
+        Returns:
+            Its text, as it was written.
+        """
         return self.texts[record]
 
     def review_words(self, record: int) -> list[str]:
+        """The words of a review.
+
+        Args:
+            record: The review's number.
+
+        Returns:
+            Its words in lower case, in their order.
+        """
         tokens = self.tokens[self.token_offsets[record] : self.token_offsets[record + 1]]
         return [self.words[word] for word in tokens.tolist()]
 
     def tokens_of(self, records: Records) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """The tokens of some records, end to end, each with the place of its record among those asked for."""
+        """The tokens of some records, end to end.
+
+        Args:
+            records: Numbers of reviews.
+
+        Returns:
+            For each token the place of its record among those asked for, and the number of its word.
+        """
         offsets = np.asarray(self.token_offsets)
         sizes = offsets[records + 1] - offsets[records]
         place = np.repeat(np.arange(len(records)), sizes)
@@ -77,14 +100,25 @@ class Corpus:
         return place, np.asarray(self.tokens)[offsets[records][place] + step]
 
     def characters(self, tokens: Records) -> NDArray[np.int32]:
-        """Where some tokens begin and end in the texts of their records. [tokens, 2]"""
+        """Where some tokens begin and end in the texts of their records.
+
+        Args:
+            tokens: Places of tokens in the columns.
+
+        Returns:
+            The first character of each, and the one behind its last. [tokens, 2]
+        """
         if not len(self.token_starts):  # a slim copy has no texts, and so no characters
             return np.zeros((len(tokens), 2), np.int32)
         starts = np.asarray(self.token_starts)[tokens]
         return np.stack([starts, starts + np.asarray(self.token_lengths)[tokens]], axis=1)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Every column as a plain array, by the name of its file."""
+        """Every column as a plain array.
+
+        Returns:
+            The arrays by the names of their files.
+        """
         arrays: dict[str, NDArray[Any]] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -105,12 +139,23 @@ class Corpus:
         return total.hexdigest()
 
     def save(self, folder: Path | str, *, overwrite: bool = False, ledger: Ledger | None = None) -> None:
-        """Write the folder; with a ledger, `rejects.jsonl` in it lists every record that was refused."""
+        """Write the corpus as a folder.
+
+        Args:
+            folder: Where to; it must not exist yet.
+            overwrite: Replace a corpus that is there.
+            ledger: The account of refused records, which becomes `rejects.jsonl`.
+        """
         with new_folder(folder, "corpus", overwrite=overwrite) as partial, disk_errors(Path(folder)):
             self.write_files(partial, ledger)
 
     def write_files(self, folder: Path, ledger: Ledger | None) -> None:
-        """Write what belongs to a corpus into a folder; columns that grew there are there already."""
+        """Write what belongs to a corpus into a folder; columns that grew there are there already.
+
+        Args:
+            folder: A folder that exists.
+            ledger: The account of refused records, if there is one.
+        """
         for name, array in self.columns().items():
             if not (folder / f"{name}.npy").exists():
                 _save_column(folder / f"{name}.npy", array)
@@ -121,7 +166,15 @@ class Corpus:
 
     @classmethod
     def load(cls, folder: Path | str, *, mmap: bool = True) -> Corpus:
-        """A saved corpus, every file checked against its manifest; columns stay on the disk unless told otherwise."""
+        """A saved corpus, every file checked against its manifest.
+
+        Args:
+            folder: What `save` or `carp prepare` made.
+            mmap: Leave the columns on the disk and read what is needed of them.
+
+        Returns:
+            The corpus.
+        """
         folder = Path(folder)
         manifest = check_folder(folder, "corpus")
         about = read_json(folder / "corpus.json") if "corpus.json" in manifest["files"] else {}
@@ -191,7 +244,17 @@ def _heading(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 def build_corpus(
     reviews: Reviews, *, min_reviews: int = 5, levels: int = 5, progress: OnProgress | None = None
 ) -> Corpus:
-    """Clean what was read: the last of repeated reviews stays; rare users, rare items and wordless records go."""
+    """Clean what was read: the last of repeated reviews stays; rare users, rare items and wordless records go.
+
+    Args:
+        reviews: What `read_reviews` gives.
+        min_reviews: How many reviews every user and every item must have.
+        levels: The highest rating on the models' scale, which starts at 1.
+        progress: Called with how many texts are cut into words, and with how many there are.
+
+    Returns:
+        The corpus, in memory.
+    """
     if not len(reviews) or reviews.scale is None:
         fix = "see the list of rejected records, or name the format and the columns"
         raise InputError("there are no reviews to work with", where=sources_of(reviews), fix=fix)

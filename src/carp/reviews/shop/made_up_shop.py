@@ -115,9 +115,16 @@ def make_shop(
 ) -> Shop:
     """Invent a shop; the same arguments give the same shop.
 
-    `reviews_per_person` is a mean; nobody writes fewer than six, and no thing gets fewer than six. `topics` are
-    those that people care about and write about. `noise` is the standard deviation, in stars, of what no cause
-    explains.
+    Args:
+        people: How many write reviews.
+        things: How many things there are.
+        reviews_per_person: On average; nobody writes fewer than six, and no thing gets fewer than six.
+        topics: What people care about and write about.
+        seed: Of everything that is invented.
+        noise: The standard deviation, in stars, of what no cause explains.
+
+    Returns:
+        The shop, with its reviews and the causes of their ratings.
     """
     _check_topics(topics)
     _check_size(people, things, reviews_per_person, noise)
