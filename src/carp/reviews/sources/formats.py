@@ -91,7 +91,7 @@ def read_reviews(
         columns: Which column is the user, item, rating, text, time or split, where their names do not say.
         rating_range: The lowest and the highest rating that can be given, where the files do not say.
         clip_ratings: Take ratings beyond the range as its ends instead of refusing them.
-        max_bytes: The most that is unpacked of one line or record.
+        max_bytes: The most bytes that one file may unpack to.
         progress: Called with how much has been read, and with how much there is.
 
     Returns:
