@@ -1,6 +1,6 @@
 """The ways CARP is computed on a CPU against the plain model, all in one run and in turns.
 
-    python benchmarks/tiers.py [CORPUS] [--rounds 5] [--threads 2] [--clock cpu] [--out results/tiers-cpu.json]
+    python benchmarks/tiers.py [CORPUS] [--rounds 5] [--threads 2] [--clock cpu] [--out results/tiers-cpu.jsonl]
 
 torch in blocks: what serves where there is neither a compiler nor a packaged library; packaged C: what a wheel
 brings, for most processors of the platform; C: compiled for this very processor. The ratios are the medians of the
@@ -27,6 +27,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from carp.bench.cells import current_commit
 from carp.kernels import best_items, dispatch
 from carp.kernels.best_items import top_items
 from carp.kernels.cpu import c_build, compiler
@@ -179,7 +180,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: for a busy machine")
-    parser.add_argument("--out", type=Path, help="a JSON file for the results")
+    parser.add_argument("--out", type=Path, help="a file to which a JSON line is added")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     name, corpus = load(given.corpus)
@@ -189,8 +190,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = measured(data, tiers(Path(folder)), given.rounds, clock)
     if given.out is not None:
-        about = {"corpus": name, **machine(), "clock": given.clock, "rounds": given.rounds, "command": sys.argv}
-        given.out.write_text(json.dumps({**about, "works": rows}, indent=2, ensure_ascii=False) + "\n")
+        about = {"corpus": name, **machine(), "clock": given.clock, "rounds": given.rounds}
+        line = {**about, "commit": current_commit(), "command": sys.argv, "works": rows}
+        with given.out.open("a") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

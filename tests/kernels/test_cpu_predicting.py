@@ -187,7 +187,7 @@ def test_the_best_items_are_those_of_all_compiled_ratings(block):
 
 @pytest.mark.parametrize("block", [100, 7])
 @pytest.mark.parametrize("rated", [1, 100, 10_000])
-def test_excluded_items_are_nobodys_best(block, rated, monkeypatch):
+def test_excluded_items_are_never_among_the_best(block, rated, monkeypatch):
     monkeypatch.setattr(best_items, "RATED", rated)
     model = carp_of()
     sides = sides_of(model, 20, 30)
@@ -220,7 +220,7 @@ def test_chosen_users_come_in_the_order_asked_for():
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("items", [1, 7, 29, 30])
-def test_nobodys_best_depend_on_who_else_is_asked(items):
+def test_a_users_best_do_not_depend_on_who_else_is_asked_for(items):
     model = carp_of().float()
     sides = in_single(sides_of(model, 20, items))
     best, ratings = top_items(model, *sides, 5)
@@ -231,7 +231,7 @@ def test_nobodys_best_depend_on_who_else_is_asked(items):
 
 
 @pytest.mark.parametrize("in_c", [True, False])
-def test_somebody_alone_is_ranked_by_all_threads_to_the_same_bits(in_c, monkeypatch):
+def test_a_single_user_is_ranked_by_all_threads_to_the_same_bits(in_c, monkeypatch):
     monkeypatch.setattr(best_items, "PIECE", 384)
     if not in_c:
         monkeypatch.setattr(compiler, "library", lambda: None)
@@ -405,7 +405,7 @@ def test_one_extreme_pair_does_not_disturb_its_neighbours():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("pairs", [numbered([20], [0]), numbered([0], [30]), numbered([-1], [0])], ids=str)
-def test_numbers_that_are_nobodys_are_refused(pairs, dtype):
+def test_numbers_without_a_side_are_refused(pairs, dtype):
     model = carp_of().to(dtype)
     users, items = sides_of(model, 20, 30)
     with pytest.raises(IndexError, match="not one of the"):

@@ -1,4 +1,4 @@
-"""Balances of numbered pairs in C, where there is a compiler and numbers are of single precision: see judge.c."""
+"""Balances of pairs in C, for models in single precision: the arguments of judge.c."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class LaidOut:
         bias = torch.cat([gate_bias, model.highway_bias.detach()], 1)
         tensors = [torch.nn.functional.pad(self.votes, (0, wide - rows)), model.capsule_bias]
         tensors += [self.highway.transpose(1, 2), bias, model.regression, model.regression_bias]
-        self.kept = [None if t is None else t.detach().contiguous() for t in tensors]  # pointers do not keep alive
+        # C gets addresses, which keep nothing alive.
+        self.kept = [None if t is None else t.detach().contiguous() for t in tensors]
         places = [None if t is None else t.data_ptr() for t in self.kept]
         self.g, self.wide, self.sign = g, wide, sign
         sizes = config.viewpoints, g, config.latent_size, config.routing_iterations, wide
@@ -47,7 +48,7 @@ class LaidOut:
 
 
 class NativeJudge:
-    """Balances of numbered pairs."""
+    """Balances of pairs that are given by the numbers of their user and item."""
 
     def __init__(self, model: Carp, loaded: KernelLibrary) -> None:
         self.laid_out = LaidOut(model, loaded)
@@ -56,14 +57,14 @@ class NativeJudge:
 
     @classmethod
     def of(cls, model: Carp, *sides: Tensor) -> NativeJudge | None:
-        """None where it cannot be had for this model, or for these sides."""
+        """None where there is no C for this model or for these sides."""
         if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (model.vote_weight, *sides)):
             return None
         loaded = compiler.library()
         return None if loaded is None else cls(model, loaded)
 
     def gathered(self, numbers: tuple[Tensor, Tensor], below: tuple[int, int]) -> tuple[int, Tensor]:
-        """The side of which there are fewer different ones, and the places of the pairs, one's after the other's."""
+        """The side with fewer different numbers (0: users, 1: items), and the pairs' places ordered by that side."""
         users, items = (self._grouped(*side) for side in zip(numbers, below, strict=True))
         return (0, users[1]) if users[0] <= items[0] else (1, items[1])
 
@@ -75,9 +76,9 @@ class NativeJudge:
     def score(
         self, sides: tuple[Tensor, Tensor], numbers: tuple[Tensor, Tensor], folded: int, order: Tensor, balance: Tensor
     ) -> None:
-        """Balances of the pairs at the places `order`, in which those with the same folded side follow each other.
+        """Balances of the pairs at the places `order`, in which pairs that share the folded side follow each other.
 
-        All tensors contiguous; 0 are users, 1 are items.
+        All tensors are contiguous; `folded` is 0 for users, 1 for items.
         """
         room = Store.of_thread().take("judge", self.room, balance)
         given = (tensor.data_ptr() for tensor in (*sides, *numbers))

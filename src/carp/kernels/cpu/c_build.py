@@ -1,6 +1,6 @@
 """How the C files become one library: by which compiler, with which flags.
 
-It needs Python's own library alone: the wheel's build hook runs this file where nothing else is installed.
+It imports nothing but Python's standard library: the wheel's build hook runs this file before anything is installed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def find_compiler() -> str | None:
 
 
 def source_texts() -> list[str]:
-    """All that the library is made of."""
+    """Everything the library is compiled from."""
     return [file.read_text("utf-8") for file in sorted((*HERE.glob("*.c"), *HERE.glob("*.h")))]
 
 
 def compile_library(compiler: str, flags: Sequence[str], target: Path) -> None:
-    """All C files into `target`, which is there in whole or not at all."""
+    """Compile all C files into `target`, which appears when it is complete."""
     handle, beside = tempfile.mkstemp(suffix=".so", dir=target.parent)
     os.close(handle)
     try:

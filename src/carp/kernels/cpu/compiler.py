@@ -1,9 +1,9 @@
-"""Loads the C files as one library: compiled here for this very processor, or as the package brought it; else None.
+"""Loads the C files as one library: compiled here for this very processor, or else as the package brought it.
 
-Operations of a library such as torch sweep through memory for each reading; in C, what is needed again comes from the
-nearest cache. The compiler runs once: what it made lies in the user's cache folder under a name made of the sources,
-the processor and the compiler. Where there is no compiler that works, a wheel may have a library of its own, for most
-processors of its platform. CARP_NATIVE=0 switches both off, CARP_NATIVE=packaged passes the compiler over.
+Each operation of torch reads its arguments from memory and writes its result back; in C, what is needed again is still
+in the nearest cache. The compiler runs once: its library is kept in the user's cache folder, under a name made of the
+sources, the processor and the compiler. Where no compiler works, a wheel may have brought a library for most processors
+of its platform. CARP_NATIVE=0 switches both off; CARP_NATIVE=packaged leaves the compiler out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SIGNATURES = {  # the arguments of each function: p an address, l a long, i an i
     "carp_score": "pppppiplpp",
     "carp_group": "pllpp",
     "carp_pair_room": "p",
-    "carp_pair_forth": "ppplppp",
+    "carp_pair_forward": "ppplppp",
     "carp_pair_back": "ppplpppp",
 }
 COUNTING = {"carp_lanes", "carp_score_room", "carp_group", "carp_pair_room"}  # these give a long back, others nothing
@@ -60,18 +60,18 @@ class KernelLibrary(ctypes.CDLL):
         self.tile = 2 * self.lanes  # words worked on at once: TOKENS of tiles.h
 
     def filled_up(self, columns: int) -> int:
-        """So many columns filled up to whole vectors."""
+        """The columns of a row that is filled up to whole vectors."""
         return -(-columns // self.lanes) * self.lanes
 
 
 @cache
 def library() -> KernelLibrary | None:
-    """The C files, loaded.
+    """The C files, loaded; None where torch has to do their work.
 
-    Where there is neither a compiler nor a packaged library, nothing is said: `carp doctor` knows. A compiler that
-    fails is worth a line.
+    That there is neither a compiler nor a packaged library is left to `carp doctor` to say; a compiler that fails is
+    worth a warning of one line.
     """
-    numbers_agree = ctypes.sizeof(ctypes.c_long) == 8  # numbers of pairs and words are of 64 bits
+    numbers_agree = ctypes.sizeof(ctypes.c_long) == 8  # the numbers of pairs and words have 64 bits
     if os.environ.get("CARP_NATIVE") == "0" or os.name != "posix" or not numbers_agree:
         return None
     compiler = None if os.environ.get("CARP_NATIVE") == "packaged" else c_build.find_compiler()
@@ -88,7 +88,7 @@ def library() -> KernelLibrary | None:
 
 
 def _packaged() -> KernelLibrary | None:
-    """What the wheel brought, where the processor can run it."""
+    """The library that came with the wheel, where the processor can run it."""
     fits = not c_build.ON_X86 or torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
     try:
         return KernelLibrary(PACKAGED) if fits and PACKAGED.exists() else None
@@ -100,7 +100,7 @@ def _compiled(compiler: str) -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "carp"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise OSError("the cache folder is somebody else's")
+        raise OSError(f"the cache folder {folder} belongs to another user")
     flags = c_build.FOR_THIS_PROCESSOR
     parts = [*c_build.source_texts(), compiler, *c_build.FLAGS, *flags, platform.machine(), _processor()]
     file = folder / f"kernels-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}.so"
@@ -110,7 +110,7 @@ def _compiled(compiler: str) -> Path:
 
 
 def _processor() -> str:
-    """What the compiler looks at when it compiles for this processor: machines that differ may share a home folder."""
+    """What the compiled code depends on: a home folder may be shared by machines with different processors."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -17,9 +17,9 @@ from carp.kernels.cpu.word_convolution_c import NativeFilters, take_rows
 from carp.models.carp import Viewpoints
 from carp.reviews.documents import Documents
 
-CHUNK_WORDS = 1_000_000  # of documents laid down at once
+CHUNK_WORDS = 1_000_000  # of the documents encoded between two allocations
 ROWS = 512
-BLOCKS = 8  # encoded in one go
+BLOCKS = 8  # that a thread encodes in one call
 Encoder = Callable[[Documents, Tensor], None]  # some of the documents into their sides
 
 
@@ -78,7 +78,7 @@ def _encode_native(
 
 
 def _native_slices(filters: NativeFilters, table: Tensor, documents: Documents) -> tuple[NDArray[np.int32], Tensor]:
-    """The slices of the documents' words, and where each word finds its own; the last are nobody's."""
+    """Where each word finds its slices, and the slices of the documents' words; the last, all zero, are of no word."""
     seen = np.zeros(len(table), dtype=bool)
     seen[documents.words] = True
     words = torch.from_numpy(np.flatnonzero(seen))
@@ -105,7 +105,7 @@ def _torch_encoder(side: Viewpoints, table: Tensor, documents: Documents) -> Enc
 
 
 def _slices(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor:
-    """Every word of the documents times the filters [(V + 1) · window, n]; word 0 is nobody and stays zero."""
+    """Every word of the documents times the filters [(V + 1) · window, n]; word 0 is no word and stays zero."""
     weight = side.convolution.weight.detach()
     window, dimension, filters = weight.shape
     laid_out = weight.permute(1, 0, 2).reshape(dimension, -1)

@@ -1,5 +1,5 @@
 /* Products of matrices whose columns lie along the lanes: out [rows, columns] from left [rows, depth] and right
-   [depth, columns]. Columns are filled up to whole vectors in memory; whatever lies there is worked on and harmless. */
+   [depth, columns]. Columns are filled up to whole vectors in memory; what lies beyond them is computed and never used. */
 
 #include "lanes.h"
 

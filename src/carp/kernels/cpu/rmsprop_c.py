@@ -1,4 +1,4 @@
-"""RMSprop of torch.optim in C: one sweep over all parameters, on the plain optimizer's own state."""
+"""torch's RMSprop in C: one sweep over all parameters, on the optimizer's own state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carp.kernels.cpu.compiler import KernelLibrary
 
 
 class NativeRmsprop:
-    """`step` is the plain optimizer's for the parameters that have a gradient."""
+    """`step` does what the optimizer's own would do."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, loaded: KernelLibrary) -> None:
         self.optimizer, self.library = optimizer, loaded

@@ -1,6 +1,6 @@
-"""The rounds of one training step in C: the same as step_torch.py's, in numbers of single precision.
+"""The rounds of one training step in C: the same as in step_torch.py, in single precision.
 
-A thread makes one call a round and takes pieces of the work inside it, so that Python is asked for nothing meanwhile.
+Each thread makes one call a round and takes pieces of the work inside it, so that Python is not needed in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from carp.kernels.cpu.word_convolution import RowOptimizer
 from carp.kernels.cpu.word_convolution_c import NativeFilters, WordRounds
 from carp.models.carp import Carp, Viewpoints
 
-BLOCKS = 2  # of a piece; their gradients are added up there
+BLOCKS = 2  # of documents in a piece, which adds up their gradients
 
 
 def covers_steps_in_c(model: Carp, rows: RowOptimizer) -> bool:
@@ -29,7 +29,7 @@ def covers_steps_in_c(model: Carp, rows: RowOptimizer) -> bool:
 
 
 class NativeStep:
-    """`forth`, `start_back` and `finish_back`, one after another."""
+    """`forward`, `start_backward` and `finish_backward`, one after another."""
 
     def __init__(
         self, step: StepPlan, sides: Sequence[Viewpoints], stores: Sequence[Store], rows: RowOptimizer, scale: float
@@ -51,19 +51,19 @@ class NativeStep:
     def _room(self, side: int, name: str, count: int) -> Tensor:
         return self.stores[side].take(name, count, self.rows.table)
 
-    def forth(self) -> tuple[Tensor, Tensor]:
+    def forward(self) -> tuple[Tensor, Tensor]:
         """The viewpoints and the aspects of the batch's pairs."""
         together = zip(self.filters, self.step.words.sides, self.stores, strict=True)
         slices = [filters.table(words.last - words.first, store) for filters, words, store in together]
-        wait = _start_on_all(lambda: self.words.forth(self.rows.table, slices))
+        wait = _start_on_all(lambda: self.words.forward(self.rows.table, slices))
         found = self._lay_out(slices)
         wait()
         room, like = max(documents.room(self.readers[0]) for documents in self.documents), self.rows.table
-        _start_on_all(lambda: self.rounds.forth(Store.of_thread().take("reading", room, like)))()
+        _start_on_all(lambda: self.rounds.forward(Store.of_thread().take("reading", room, like)))()
         return found
 
     def _lay_out(self, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """All that the documents' rounds need, and where their viewpoints will be."""
+        """Prepare what the documents' rounds need; the tensors that their viewpoints will be in."""
         step, tile = self.step, self.library.tile
         self.readers = [NativeReader(side, self.library) for side in self.sides]
         self.documents = [
@@ -83,8 +83,8 @@ class NativeStep:
         places = (tensor.data_ptr() for tensor in (*traces, viewpoints))
         return EncodedSideStruct(reader.struct, documents.struct, slices.data_ptr(), slices.shape[1], *places)
 
-    def start_back(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
-        """Begin the documents' way back; the returned function waits for its end."""
+    def start_backward(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
+        """Begin to go backward through the documents; the returned function waits for the end."""
         reader, like = self.readers[0], self.rows.table
         m, n, k = reader.m, reader.n, reader.k
         width = self.library.filled_up(n)
@@ -96,11 +96,11 @@ class NativeStep:
         room = max(documents.room_back(reader) for documents in self.documents)
         longest = max(documents.longest for documents in self.documents)
         return _start_on_all(
-            lambda: self.rounds.back(longest, Store.of_thread().take("reading", room, like), self.sums)
+            lambda: self.rounds.backward(longest, Store.of_thread().take("reading", room, like), self.sums)
         )
 
-    def finish_back(self) -> list[dict[str, Tensor]]:
-        """The words' rows learn; gradients of each side's parameters by name, none where the side has no word."""
+    def finish_backward(self) -> list[dict[str, Tensor]]:
+        """Update the words' rows; the gradients of each side's parameters by name, none where the side has no word."""
         self.rows.begin()
         filters, like = self.filters[0], self.rows.table
         shape = len(self.words.stretches), 2, filters.columns, filters.wide
@@ -108,7 +108,7 @@ class NativeStep:
         room = self.words.room()
         take = Store.of_thread
         wait = _start_on_all(
-            lambda: self.words.back(self.d_features, self.rows, parts, take().take("words", room, like))
+            lambda: self.words.backward(self.d_features, self.rows, parts, take().take("words", room, like))
         )
         found = [self._gradients(side) for side in (0, 1)]
         wait()
@@ -118,7 +118,7 @@ class NativeStep:
         return found
 
     def _gradients(self, side: int) -> dict[str, Tensor]:
-        """Of all but the filters, and "bias", the sum of the tokens'."""
+        """Those of a side but for its filters'; "bias" is the sum over the tokens."""
         of = [number for number, piece in enumerate(self.pieces) if piece[0] == side]
         if not of:
             return {}

@@ -1,4 +1,4 @@
-"""Viewpoints from ragged documents in C: see encode.c; here are its arguments."""
+"""Viewpoints from ragged documents in C: the arguments of encode.c and encode_back.c."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from carp.models.carp import Viewpoints
 from carp.reviews.documents import Documents
 
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
-COLUMNS = "edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs"  # all but the tiles are of Blocks
+COLUMNS = "edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs"  # of Blocks, but for the tiles
 
 
 class ReaderStruct(ctypes.Structure):
@@ -70,7 +70,8 @@ class NativeReader:
         loaded.carp_pack(context.data_ptr(), n, m * n, 1, n, gate_back.data_ptr())
         loaded.carp_pack(project.data_ptr(), k, n, n, 1, projects[0].data_ptr())
         loaded.carp_pack(project.data_ptr(), n, k, 1, n, projects[1].data_ptr())
-        self.kept = [gate, query.contiguous(), projects[0], gate_back, projects[1]]  # pointers do not keep alive
+        # C gets addresses, which keep nothing alive.
+        self.kept = [gate, query.contiguous(), projects[0], gate_back, projects[1]]
         places = [tensor.data_ptr() for tensor in self.kept]
         self.struct = ReaderStruct(m, n, k, config.window, config.attention_scale, *places)
 
@@ -82,7 +83,7 @@ class NativeReader:
 
 
 class NativeDocuments:
-    """Documents as C finds them; `places` [T, window] are rows of the slices."""
+    """Documents as C expects them; `places` [T, window] are rows of the slices."""
 
     def __init__(
         self, tile: int, blocks: Blocks, places: NDArray[np.int32], chance: int = 0, keys: tuple[int, int] = (0, 0)
@@ -107,7 +108,7 @@ class NativeDocuments:
 def read_blocks(
     reader: NativeReader, documents: NativeDocuments, some: range, slices: Tensor, rooms: Sequence[Tensor], out: Tensor
 ) -> None:
-    """The viewpoints of some blocks' pairs from slices [words, stride]; `rooms`: for features, words and the rest."""
+    """The viewpoints of some blocks' pairs from slices [words, stride]; `rooms` are for features, words and more."""
     features, words, room = (tensor.data_ptr() for tensor in rooms)
     reader.library.carp_read(
         ctypes.byref(reader.struct), ctypes.byref(documents.struct), some.start, some.stop,
@@ -116,22 +117,22 @@ def read_blocks(
 
 
 class Rounds:
-    """Both sides of a training step through all their blocks, forth and back; every thread calls, and takes pieces."""
+    """Both sides of a training step, forward and backward; every thread calls, and takes pieces until none is left."""
 
     def __init__(
         self, loaded: KernelLibrary, sides: Sequence[EncodedSideStruct], pieces: Sequence[tuple[int, int, int]]
     ) -> None:
         self.library, self.sides = loaded, (EncodedSideStruct * 2)(*sides)
         self.pieces = np.array(pieces, np.int64).reshape(-1, 3)
-        self.next = np.zeros(2, np.int64)  # forth, back
+        self.next = np.zeros(2, np.int64)  # forward, backward
 
-    def forth(self, room: Tensor) -> None:
+    def forward(self, room: Tensor) -> None:
         self.library.carp_read_round(
             self.sides, self.pieces.ctypes.data, len(self.pieces), self.next[:1].ctypes.data, room.data_ptr()
         )
 
-    def back(self, longest: int, room: Tensor, sums: Tensor) -> None:
-        """`sums` [pieces, .] as read_back's in encode_back.c."""
+    def backward(self, longest: int, room: Tensor, sums: Tensor) -> None:
+        """`sums` [pieces, .] are those of `read_back` in encode_back.c."""
         self.library.carp_read_back_round(
             self.sides, self.pieces.ctypes.data, len(self.pieces), self.next[1:].ctypes.data,
             longest, room.data_ptr(), sums.data_ptr(), sums.shape[1],
@@ -141,7 +142,7 @@ class Rounds:
 def find_windows(
     loaded: KernelLibrary, documents: Documents, some: range, slot: NDArray[np.int32], places: NDArray[np.int32]
 ) -> None:
-    """The places of the words around each word of some documents; nobody's is one beyond the last word's."""
+    """The places of the words around each word of some documents; one beyond the last word's place is no word."""
     columns = (column.ctypes.data for column in (documents.words, documents.review, documents.offsets))
-    nobody = int(slot[-1]) + 1
-    loaded.carp_windows(*columns, some.start, some.stop, slot.ctypes.data, nobody, places.shape[1], places.ctypes.data)
+    no_word = int(slot[-1]) + 1
+    loaded.carp_windows(*columns, some.start, some.stop, slot.ctypes.data, no_word, places.shape[1], places.ctypes.data)

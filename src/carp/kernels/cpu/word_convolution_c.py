@@ -1,4 +1,4 @@
-"""The convolution over distinct words in C: see words.c; here are its arguments."""
+"""The convolution over distinct words in C: the arguments of words.c."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from carp.kernels.cpu.viewpoints import Store
 from carp.kernels.cpu.word_convolution import BatchWords, RowOptimizer
 from carp.models.layers import WordConvolution
 
-WORDS = 96  # as in words.c
+WORDS = 96  # the same number as in words.c
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 
 
@@ -64,7 +64,7 @@ class NativeFilters:
         weight = convolution.weight.detach()
         self.library = loaded
         self.window, self.dimension, self.filters = weight.shape
-        self.scale = scale  # of dropout's survivors: ReLU lets a positive factor pass
+        self.scale = scale  # of the features that dropout keeps: ReLU lets a positive factor pass
         self.columns = self.window * self.filters
         self.stride, self.wide = loaded.filled_up(self.columns), loaded.filled_up(self.dimension)
         self.weight = weight.new_zeros(self.dimension, self.stride)
@@ -85,7 +85,7 @@ class NativeFilters:
         return None if loaded is None else cls(convolution, scale, loaded)
 
     def table(self, words: int, store: Store) -> Tensor:
-        """Room for the slices of some words and of nobody; a vector may be read beyond the last."""
+        """Room for the slices of some words and, at the end, of no word; a vector may be read beyond them."""
         flat = store.take("slices", (words + 1) * self.stride + self.library.lanes, self.weight)
         table = flat[: -self.library.lanes].view(words + 1, self.stride)
         table[-1].zero_()
@@ -107,7 +107,7 @@ def take_rows(loaded: KernelLibrary, table: Tensor, numbers: Tensor, out: Tensor
 
 
 class WordRounds:
-    """The words of a batch forth and back; every thread calls, and takes stretches of them."""
+    """The words of a batch, forward and backward; every thread calls, and takes stretches until none is left."""
 
     def __init__(self, filters: Sequence[NativeFilters], words: BatchWords, rows: Tensor) -> None:
         self.words, self.wide, self.stride = words, filters[0].wide, filters[0].stride
@@ -126,8 +126,8 @@ class WordRounds:
             BatchStruct(*places, len(self.stretches), self.next[way:].ctypes.data, rows.data_ptr()) for way in (0, 1)
         ]
 
-    def forth(self, table: Tensor, slices: Sequence[Tensor]) -> None:
-        """The embeddings of the words into their rows, and the slices of each side's."""
+    def forward(self, table: Tensor, slices: Sequence[Tensor]) -> None:
+        """Copy the words' embeddings to their rows, and compute each side's slices."""
         places = (_POINTER * 2)(*(side.data_ptr() for side in slices))
         batch = ctypes.byref(self.batches[0])
         self.library.carp_slices_round(self.filters, self.sides, table.data_ptr(), batch, places)
@@ -135,8 +135,8 @@ class WordRounds:
     def room(self) -> int:
         return WORDS * (self.wide + self.stride) + self.library.lanes
 
-    def back(self, grads: Sequence[Tensor], optimizer: RowOptimizer, sums: Tensor, room: Tensor) -> None:
-        """The words learn from their tokens' gradients; `sums` as carp_words_round's."""
+    def backward(self, grads: Sequence[Tensor], optimizer: RowOptimizer, sums: Tensor, room: Tensor) -> None:
+        """Update the words by their tokens' gradients; `sums` are those of carp_words_round."""
         for side, grad in zip(self.sides, grads, strict=True):
             side.grad = grad.data_ptr()
         settings = OptimizerStruct(
