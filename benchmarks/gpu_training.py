@@ -67,7 +67,7 @@ def train(session: Session, data: TrainingData) -> None:
 
 
 def straightforward_epoch(session: Session, data: TrainingData, steps: int) -> float:
-    """Seconds of an epoch, extrapolated from some steps; as torch comes, and beside it with tf32 products."""
+    """Seconds of an epoch, extrapolated from some steps, with torch's defaults; with tf32 products for comparison."""
     step = StraightforwardSteps(session, data).of(session.shape.batch)
     often = len(data.train) / session.shape.batch
     each = session.seconds_each(step, steps, 5)

@@ -114,13 +114,13 @@ def _endless_plain(plain: Straightforward, data: TrainingData) -> Iterator[float
 
 
 def _step_cost(config: CarpConfig, step: Any) -> tuple[float, float]:
-    """Operations and bytes of a step: gates, projection and convolution three times (forward, and two ways back)."""
+    """Operations and bytes of a step: gates, projection and convolution three times (forward once, backward twice)."""
     n, m, k, d = config.filters, config.viewpoints, config.latent_size, config.dimension
     tokens = sum(len(side) for side in step.sides)
     words = sum(side.last - side.first for side in step.words.sides)
     flop = 6 * tokens * (m * n * n + m * n * k) + 6 * words * d * config.window * n
     flop += 6 * len(step.batch) * 2 * m * m * 2 * k * k
-    kept = 4 * tokens * (n + 1 + m * n + m * k)  # written on the way forth, read on the way back
+    kept = 4 * tokens * (n + 1 + m * n + m * k)  # written going forward, read going backward
     rows = 4 * len(step.words.distinct) * d * 5  # embeddings read twice and written, running squares read and written
     return flop, 2 * kept + rows
 

@@ -125,7 +125,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "carp.explain.explanation": ("Capsule", "Explanation", "LogicUnit", "Mark", "Sentence", "Side", "TargetReview")
     },
     "carp.cli": {"carp.cli.entry": ("app", "main")},
-    "carp.kernels": {"carp.kernels.dispatch": ("encode_documents", "give_way", "score_pairs", "trainer_for")},
+    "carp.kernels": {"carp.kernels.dispatch": ("give_way", "trainer_for")},
     "carp.reviews.text": {
         "carp.reviews.text.tokens": ("tokenise",),
         "carp.reviews.text.stop_words": ("read_stop_words",),

@@ -87,7 +87,7 @@ def too_kind(self, users, items, *sides):
 
 def test_ratings_beyond_the_scale_are_shown_at_its_end_and_ranked_by_what_they_are(recommender, monkeypatch):
     monkeypatch.setattr(type(recommender.model), "score", too_kind)
-    monkeypatch.setattr("carp.kernels.cpu.pair_scores.covers", lambda model: False)
+    monkeypatch.setattr("carp.kernels.cpu.pair_scores.covers_scoring", lambda model: False)
     ((_, found),) = recommender.recommend_all(THINGS, ["person-001"])
     assert {one.rating for one in found} == {5.0}
     numbers = [recommender.fitted_corpus.items.index()[one.item] for one in found]

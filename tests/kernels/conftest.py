@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import shutil
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from carp.kernels import dispatch
-from carp.kernels.cpu import compiler
+from carp.kernels.cpu import c_build, compiler
 
 SHAPES = [
     {},
@@ -51,11 +49,19 @@ def shape(request):
 
 @pytest.fixture
 def compiled():
-    """Where there is a compiler, a C file that it does not take is a failure, never a skip."""
-    if not any(map(shutil.which, compiler.COMPILERS)):
-        pytest.skip("there is no C compiler here")
+    """Where there is a compiler, C files that it does not take are a failure, never a skip."""
+    if c_build.find_compiler() is None and not compiler.PACKAGED.exists():
+        pytest.skip("there is no C compiler here, nor a packaged library")
     if os.environ.get("CARP_NATIVE") == "0":
         pytest.skip("CARP_NATIVE=0 switches the compiled kernels off")
-    sources = sorted(Path(compiler.__file__).parent.glob("*.c"))
-    assert sources
-    assert [source.name for source in sources if compiler.library(source.stem) is None] == []
+    assert compiler.library() is not None
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    """As on a machine without one, whose package brought no library either."""
+    compiler.library.cache_clear()
+    monkeypatch.setattr(c_build.shutil, "which", lambda _: None)
+    monkeypatch.setattr(compiler, "PACKAGED", compiler.PACKAGED.with_name("nothing.so"))
+    yield
+    compiler.library.cache_clear()

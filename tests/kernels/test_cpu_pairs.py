@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from carp.kernels.cpu import compiler, pair_gradients
+from carp.kernels.cpu import pair_gradients
 from carp.kernels.cpu.pair_gradients import SIDES, learn_pairs
 from carp.models.batch import Batch, Sizes
 from carp.models.carp import Carp, CarpConfig
@@ -155,11 +155,7 @@ def test_what_is_not_covered_is_left_to_autograd(settings):
     assert learn_pairs(model.double(), batch, sides) is None
 
 
-def test_without_a_compiler_autograd_is_asked(monkeypatch):
-    compiler.library.cache_clear()
-    monkeypatch.setattr(compiler.shutil, "which", lambda _: None)
-    try:
-        model = model_of(latent_size=4, viewpoints=2).float()
-        assert learn_pairs(model, batch_of(5, torch.float32), sides_of(model.float(), 5)) is None
-    finally:
-        compiler.library.cache_clear()
+@pytest.mark.usefixtures("no_compiler")
+def test_without_a_compiler_autograd_is_asked():
+    model = model_of(latent_size=4, viewpoints=2).float()
+    assert learn_pairs(model, batch_of(5, torch.float32), sides_of(model.float(), 5)) is None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from carp.kernels import best_items, dispatch
 from carp.kernels.best_items import top_items
-from carp.kernels.cpu import balances_c, compiler, encode_all, pair_scores, ragged, viewpoints_c
+from carp.kernels.cpu import c_build, compiler, encode_all, pair_scores, ragged, viewpoints_c
 from carp.kernels.cpu.balances_c import NativeJudge
 from carp.kernels.gpu import self_check as check
 from carp.models.batch import Pairs, Sizes
@@ -64,28 +64,28 @@ def encoded_plainly(model, documents):
 @pytest.mark.parametrize("settings", ENCODED, ids=str)
 def test_documents_are_encoded_as_by_the_plain_model(lengths, settings):
     model, documents = carp_of(**settings), random_documents(lengths)
-    found = dispatch.encode_documents(model.encode_items, documents, CPU)
+    found = dispatch.fast_encode_documents(model.encode_items, documents, CPU)
     torch.testing.assert_close(found, encoded_plainly(model, documents), rtol=1e-10, atol=1e-12)
 
 
 def test_chunks_and_blocks_change_nothing(monkeypatch):
     model, documents = carp_of(), random_documents(list(range(30)))
-    whole = dispatch.encode_documents(model.encode_users, documents, CPU)
+    whole = dispatch.fast_encode_documents(model.encode_users, documents, CPU)
     monkeypatch.setattr("carp.kernels.cpu.encode_all.CHUNK_WORDS", 40)
     monkeypatch.setattr("carp.kernels.cpu.encode_all.ROWS", 7)
     monkeypatch.setattr(ragged, "BLOCK_TOKENS", 10)
-    torch.testing.assert_close(dispatch.encode_documents(model.encode_users, documents, CPU), whole)
+    torch.testing.assert_close(dispatch.fast_encode_documents(model.encode_users, documents, CPU), whole)
 
 
 def test_only_what_is_covered_is_encoded_fast():
     documents = random_documents([3, 4])
-    assert dispatch.encode_documents(carp_of(across_reviews=True).encode_users, documents, CPU) is None
-    assert dispatch.encode_documents(carp_of().train().encode_users, documents, CPU) is None  # dropout
-    assert dispatch.encode_documents(lambda words, reviews: words, documents, CPU) is None
+    assert dispatch.fast_encode_documents(carp_of(across_reviews=True).encode_users, documents, CPU) is None
+    assert dispatch.fast_encode_documents(carp_of().train().encode_users, documents, CPU) is None  # dropout
+    assert dispatch.fast_encode_documents(lambda words, reviews: words, documents, CPU) is None
     covered = carp_of()
     torch.testing.assert_close(
         encode_documents(covered.encode_users, documents, CPU),
-        dispatch.encode_documents(covered.encode_users, documents, CPU),
+        dispatch.fast_encode_documents(covered.encode_users, documents, CPU),
     )
 
 
@@ -129,7 +129,7 @@ def test_pairs_are_rated_as_by_the_plain_model(settings, block, monkeypatch):
     monkeypatch.setattr(pair_scores, "BLOCK", block)
     model = carp_of(**settings)
     sides, pairs = sides_of(model, 20, 30), every_pair(20, 30)
-    found = dispatch.score_pairs(model, *sides, pairs)
+    found = dispatch.fast_score_pairs(model, *sides, pairs)
     torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(score_pairs(model, *sides, pairs), found)
 
@@ -140,7 +140,7 @@ def test_single_precision_is_as_good_as_the_plain_models():
     sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
     truth = plainly(exact, sides, pairs)
     sides = in_single(sides)
-    ours = (dispatch.score_pairs(model, *sides, pairs).double() - truth).abs().max()
+    ours = (dispatch.fast_score_pairs(model, *sides, pairs).double() - truth).abs().max()
     plain = (plainly(model, sides, pairs).double() - truth).abs().max()
     assert ours < max(2 * float(plain), 1e-5)
 
@@ -149,15 +149,15 @@ def test_no_pair_and_one_pair_are_rated():
     model = carp_of()
     sides = sides_of(model, 20, 30)
     nothing = every_pair(0, 30)
-    assert len(dispatch.score_pairs(model, *sides, nothing)) == 0
+    assert len(dispatch.fast_score_pairs(model, *sides, nothing)) == 0
     one = every_pair(1, 1)
-    torch.testing.assert_close(dispatch.score_pairs(model, *sides, one), plainly(model, sides, one))
+    torch.testing.assert_close(dispatch.fast_score_pairs(model, *sides, one), plainly(model, sides, one))
 
 
 def test_settings_without_a_fast_path_are_rated_plainly():
     model = carp_of(variant="released", routing_epsilon=1e-9)
     sides, pairs = sides_of(model, 20, 30), every_pair(20, 30)
-    assert dispatch.score_pairs(model, *sides, pairs) is None
+    assert dispatch.fast_score_pairs(model, *sides, pairs) is None
     found = score_pairs(model, *sides, pairs).double()
     torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
 
@@ -180,14 +180,14 @@ def test_the_best_items_are_those_of_all_compiled_ratings(block):
     model = carp_of().float()
     sides = in_single(sides_of(model, 20, 30))
     items, ratings = top_items(model, *sides, 30, block=block)
-    everything = dispatch.score_pairs(model, *sides, numbered(*np.divmod(np.arange(600), 30))).view(20, 30)
+    everything = dispatch.fast_score_pairs(model, *sides, numbered(*np.divmod(np.arange(600), 30))).view(20, 30)
     torch.testing.assert_close(ratings, everything.sort(1, descending=True).values, rtol=0, atol=1e-5)
     torch.testing.assert_close(everything.gather(1, items), ratings, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("block", [100, 7])
 @pytest.mark.parametrize("rated", [1, 100, 10_000])
-def test_excluded_items_are_nobodys_best(block, rated, monkeypatch):
+def test_excluded_items_are_never_among_the_best(block, rated, monkeypatch):
     monkeypatch.setattr(best_items, "RATED", rated)
     model = carp_of()
     sides = sides_of(model, 20, 30)
@@ -220,7 +220,7 @@ def test_chosen_users_come_in_the_order_asked_for():
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("items", [1, 7, 29, 30])
-def test_nobodys_best_depend_on_who_else_is_asked(items):
+def test_a_users_best_do_not_depend_on_who_else_is_asked_for(items):
     model = carp_of().float()
     sides = in_single(sides_of(model, 20, items))
     best, ratings = top_items(model, *sides, 5)
@@ -231,10 +231,10 @@ def test_nobodys_best_depend_on_who_else_is_asked(items):
 
 
 @pytest.mark.parametrize("in_c", [True, False])
-def test_somebody_alone_is_ranked_by_all_threads_to_the_same_bits(in_c, monkeypatch):
+def test_a_single_user_is_ranked_by_all_threads_to_the_same_bits(in_c, monkeypatch):
     monkeypatch.setattr(best_items, "PIECE", 384)
     if not in_c:
-        monkeypatch.setattr(balances_c, "library", lambda name: None)
+        monkeypatch.setattr(compiler, "library", lambda: None)
     data = check.made_up_data(users=3, items=1000, pairs=20)
     model = check.small_model(data, dimension=6, filters=5, latent_size=4, viewpoints=2).eval()
     torch.manual_seed(0)
@@ -290,18 +290,18 @@ def test_compiled_documents_are_encoded_as_by_the_plain_model(lengths, shape):
     exact, documents = carp_of(**shape), random_documents(lengths)
     model = copy.deepcopy(exact).float()
     assert viewpoints_c.NativeReader.of(model.item_side) is not None
-    found = dispatch.encode_documents(model.encode_items, documents, CPU)
+    found = dispatch.fast_encode_documents(model.encode_items, documents, CPU)
     torch.testing.assert_close(found.double(), encoded_plainly(exact, documents), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("compiled")
 def test_compiled_blocks_change_nothing(monkeypatch):
     model, documents = carp_of().float(), random_documents(list(range(30)))
-    whole = dispatch.encode_documents(model.encode_users, documents, CPU)
+    whole = dispatch.fast_encode_documents(model.encode_users, documents, CPU)
     monkeypatch.setattr(encode_all, "ROWS", 7)
     monkeypatch.setattr(encode_all, "BLOCKS", 1)
     monkeypatch.setattr(ragged, "BLOCK_TOKENS", 10)
-    torch.testing.assert_close(dispatch.encode_documents(model.encode_users, documents, CPU), whole)
+    torch.testing.assert_close(dispatch.fast_encode_documents(model.encode_users, documents, CPU), whole)
 
 
 @pytest.mark.usefixtures("compiled")
@@ -312,7 +312,7 @@ def test_the_compiled_routing_is_as_good_as_the_plain_models(settings):
     assert NativeJudge.of(model) is not None
     sides, pairs = sides_of(exact, 20, 30), every_pair(20, 30)
     truth = plainly(exact, sides, pairs)
-    found = dispatch.score_pairs(model, *in_single(sides), pairs).double()
+    found = dispatch.fast_score_pairs(model, *in_single(sides), pairs).double()
     torch.testing.assert_close(found, truth, rtol=0, atol=2e-5)
 
 
@@ -358,7 +358,7 @@ def test_compiled_ratings_are_exact_however_pairs_share_sides(pairs, seed):
     g = exact.vote_weight.shape[2] // 2
     rng = torch.Generator().manual_seed(seed)
     sides = [torch.randn(n, exact.config.viewpoints, g, generator=rng, dtype=torch.float64) for n in (20, 30)]
-    found = dispatch.score_pairs(model, *in_single(sides), pairs)
+    found = dispatch.fast_score_pairs(model, *in_single(sides), pairs)
     torch.testing.assert_close(found.double(), plainly(exact, sides, pairs), rtol=0, atol=2e-5)
 
 
@@ -372,11 +372,13 @@ def test_compiled_ratings_are_exact_for_any_shape(seed):
 def test_a_compiled_rating_is_the_same_whatever_is_asked_with_it():
     model = carp_of(latent_size=25, viewpoints=5).float()
     sides, pairs = in_single(sides_of(model, 20, 30)), every_pair(20, 30)
-    together = dispatch.score_pairs(model, *sides, pairs)
-    assert torch.equal(dispatch.score_pairs(model, *sides, pairs), together)
+    together = dispatch.fast_score_pairs(model, *sides, pairs)
+    assert torch.equal(dispatch.fast_score_pairs(model, *sides, pairs), together)
     for place in range(0, len(pairs), 37):
         alone = numbered(pairs.users[place : place + 1], pairs.items[place : place + 1])
-        torch.testing.assert_close(dispatch.score_pairs(model, *sides, alone)[0], together[place], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            dispatch.fast_score_pairs(model, *sides, alone)[0], together[place], rtol=0, atol=1e-5
+        )
 
 
 @pytest.mark.usefixtures("compiled")
@@ -387,7 +389,7 @@ def test_the_compiled_routing_bears_extreme_votes(routing):
     pairs = every_pair(20, 30)
     for scale in (0.0, 3.0, 10.0, 1000.0, 1e6):
         sides = [side * scale for side in sides_of(exact, 20, 30)]
-        found = dispatch.score_pairs(model, *in_single(sides), pairs)
+        found = dispatch.fast_score_pairs(model, *in_single(sides), pairs)
         torch.testing.assert_close(found.double(), plainly(exact, sides, pairs), rtol=0, atol=1e-4)
 
 
@@ -396,46 +398,37 @@ def test_one_extreme_pair_does_not_disturb_its_neighbours():
     exact, model = carp_of(), carp_of().float()
     pairs, sides = every_pair(20, 30), sides_of(exact, 20, 30)
     sides[1][7] *= 1e5
-    found = dispatch.score_pairs(model, *in_single(sides), pairs).double()
+    found = dispatch.fast_score_pairs(model, *in_single(sides), pairs).double()
     others = pairs.items != 7
     torch.testing.assert_close(found[others], plainly(exact, sides, pairs)[others], rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("pairs", [numbered([20], [0]), numbered([0], [30]), numbered([-1], [0])], ids=str)
-def test_numbers_that_are_nobodys_are_refused(pairs, dtype):
+def test_numbers_without_a_side_are_refused(pairs, dtype):
     model = carp_of().to(dtype)
     users, items = sides_of(model, 20, 30)
     with pytest.raises(IndexError, match="not one of the"):
-        dispatch.score_pairs(model, users.to(dtype), items.to(dtype), pairs)
+        dispatch.fast_score_pairs(model, users.to(dtype), items.to(dtype), pairs)
 
 
-def test_without_a_compiler_torch_does_the_routing(monkeypatch):
-    compiler.library.cache_clear()
-    monkeypatch.setattr(compiler.shutil, "which", lambda _: None)
-    try:
-        model = carp_of().float()
-        assert NativeJudge.of(model) is None
-        sides, pairs = in_single(sides_of(model, 20, 30)), every_pair(20, 30)
-        found = dispatch.score_pairs(model, *sides, pairs)
-        torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
-    finally:
-        compiler.library.cache_clear()
+@pytest.mark.usefixtures("no_compiler")
+def test_without_a_compiler_torch_does_the_routing():
+    model = carp_of().float()
+    assert NativeJudge.of(model) is None
+    sides, pairs = in_single(sides_of(model, 20, 30)), every_pair(20, 30)
+    found = dispatch.fast_score_pairs(model, *sides, pairs)
+    torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("what", ["a compiler that fails", "a folder that cannot be written"])
-def test_a_compiler_that_is_no_use_is_passed_over_with_one_line(monkeypatch, tmp_path, what):
+def test_a_compiler_that_is_no_use_is_passed_over_with_one_line(no_compiler, monkeypatch, tmp_path, what):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    if what == "a compiler that fails":
-        monkeypatch.setattr(compiler.shutil, "which", lambda _: "/bin/false")
-    else:
+    monkeypatch.setattr(c_build.shutil, "which", lambda _: "/bin/false")
+    if what == "a folder that cannot be written":
         (tmp_path / "carp").write_text("in the way")
-    compiler.library.cache_clear()
-    try:
-        with pytest.warns(RuntimeWarning, match="judge.c is not used, torch does its work") as caught:
-            assert compiler.library("judge") is None
-        assert compiler.library("judge") is None
-        assert len(caught) == 1
-        assert not list(tmp_path.glob("carp/*"))
-    finally:
-        compiler.library.cache_clear()
+    with pytest.warns(RuntimeWarning, match="the C kernels could not be compiled, torch does their work") as caught:
+        assert compiler.library() is None
+    assert compiler.library() is None
+    assert len(caught) == 1
+    assert not list(tmp_path.glob("carp/*"))

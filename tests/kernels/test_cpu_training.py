@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from carp.kernels.cpu import ragged, step_c
+from carp.kernels.cpu import compiler, ragged, step_c
 from carp.kernels.cpu.cpu_trainer import CpuTrainer
 from carp.kernels.cpu.ragged import Windows, lay_down, pair_weights
 from carp.kernels.cpu.rmsprop_c import NativeRmsprop
@@ -342,10 +342,9 @@ def test_double_precision_and_machines_without_a_compiler_are_served_by_torch(mo
     exact, model = twins(data)
     assert CpuTrainer(exact, data, 16, make_optimizer(exact, settings)).form is TorchStep
     model.float()
-    for library in ("encoder_library", "words_library"):
-        monkeypatch.setattr(step_c, library, lambda: None)
-        assert CpuTrainer(model, data, 16, make_optimizer(model, settings)).form is TorchStep
-        monkeypatch.undo()
+    monkeypatch.setattr(compiler, "library", lambda: None)
+    assert CpuTrainer(model, data, 16, make_optimizer(model, settings)).form is TorchStep
+    monkeypatch.undo()
     assert CpuTrainer(model, data, 16, make_optimizer(model, settings)).form is step_c.NativeStep
 
 

@@ -80,7 +80,7 @@ def test_the_best_items_are_the_plain_ones(model, sides: Sides, monkeypatch, as_
 def test_documents_are_encoded_plainly(data, model, monkeypatch, as_on_a_gpu, recwarn):
     monkeypatch.setattr(encoder, "encode_side_gpu", fail)
     found = encode_documents(model.encode_users, data.user_documents, CPU)
-    monkeypatch.setattr(dispatch, "encode_documents", lambda *given: None)
+    monkeypatch.setattr(dispatch, "fast_encode_documents", lambda *given: None)
     assert torch.equal(found, encode_documents(model.encode_users, data.user_documents, CPU))
     assert the_line(recwarn) == "encoding documents takes the plain path: ptxas was not found and much more"
 
@@ -97,8 +97,8 @@ def test_training_goes_on_to_the_end_when_the_gpus_trainer_cannot_be_prepared(
     data, monkeypatch, as_on_a_gpu, recwarn, broken
 ):
     monkeypatch.setattr(gpu_trainer.GpuTrainer, broken, fail)
-    monkeypatch.setattr(dispatch, "encode_documents", lambda *given: None)
-    monkeypatch.setattr(dispatch, "score_pairs", lambda *given: None)
+    monkeypatch.setattr(dispatch, "fast_encode_documents", lambda *given: None)
+    monkeypatch.setattr(dispatch, "fast_score_pairs", lambda *given: None)
     weights, losses = trained(data)
     assert len(losses) == 3
     line = "training takes the plain path: the GPU kernels could not be prepared (ptxas was not found)."

@@ -31,7 +31,7 @@ def optimizer_of(model, **more):
 @pytest.mark.parametrize("settings", [{}, {"variant": "calibrated"}, {"routing": "agreement"}, {"biases": "tuned"}])
 def test_the_usual_variants_are_covered(data, settings):
     model = check.small_model(data, dimension=6, **settings)
-    assert gpu_trainer.covers(model, optimizer_of(model))
+    assert gpu_trainer.covers_training_on_gpu(model, optimizer_of(model))
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_the_usual_variants_are_covered(data, settings):
 )
 def test_other_choices_take_the_plain_path(data, settings):
     model = check.small_model(data, dimension=6, **settings)
-    assert not gpu_trainer.covers(model, optimizer_of(model))
+    assert not gpu_trainer.covers_training_on_gpu(model, optimizer_of(model))
 
 
 def test_another_optimizer_takes_the_plain_path(data):
     model = check.small_model(data, dimension=6)
-    assert not gpu_trainer.covers(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    assert not gpu_trainer.covers(model, optimizer_of(model, momentum=0.9))
+    assert not gpu_trainer.covers_training_on_gpu(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert not gpu_trainer.covers_training_on_gpu(model, optimizer_of(model, momentum=0.9))
 
 
 def test_the_packed_layout_holds_every_number_once(data):
@@ -173,7 +173,7 @@ def test_encoding_that_fails_takes_the_plain_path_with_one_line(data, monkeypatc
     monkeypatch.setattr(encoder, "encode_side_gpu", fail)
     model = check.small_model(data, dimension=6).eval()
     with pytest.warns(RuntimeWarning, match="^encoding documents takes the plain path: ptxas was not found and much"):
-        assert dispatch._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+        assert dispatch._encode_on_gpu(model, model.user_side, data.user_documents, CPU) is None
 
 
 def on_a_gpu_without_triton(monkeypatch):
@@ -188,8 +188,8 @@ def test_a_gpu_without_triton_is_told_once_for_a_model_that_the_kernels_cover(da
     model = check.small_model(data, dimension=6).eval()
     sides = torch.randn(12, 5, 25), torch.randn(9, 5, 25)
     assert dispatch.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
-    assert dispatch._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
-    assert dispatch._score_pairs_gpu(model, *sides, data.train) is None
+    assert dispatch._encode_on_gpu(model, model.user_side, data.user_documents, CPU) is None
+    assert dispatch._score_on_gpu(model, *sides, data.train) is None
     (told,) = recwarn
     assert told.category is SlowerWarning
     assert str(told.message) == ("training takes the plain path: Triton is not installed. Fix: pip install triton.")
@@ -199,15 +199,17 @@ def test_a_gpu_without_triton_is_not_told_of_a_model_that_needs_none(data, monke
     on_a_gpu_without_triton(monkeypatch)
     model = check.small_model(data, dimension=6, variant="released").eval()
     assert dispatch.trainer_for(model, data, check.Batched(10), GPU, optimizer_of(model)) is None
-    assert dispatch._encode_documents_gpu(model, model.user_side, data.user_documents, CPU) is None
+    assert dispatch._encode_on_gpu(model, model.user_side, data.user_documents, CPU) is None
     assert list(recwarn) == []
 
 
 def test_models_that_read_otherwise_are_not_encoded_by_the_kernels(data, monkeypatch):
     monkeypatch.setattr(encoder, "usable_on", lambda device: True)
-    assert encoder.covers(check.small_model(data, dimension=6, dropout_on="weights", highway="reversed"), CPU)
+    assert encoder.covers_encoding_on_gpu(
+        check.small_model(data, dimension=6, dropout_on="weights", highway="reversed"), CPU
+    )
     for settings in ({"variant": "released"}, {"across_reviews": True}, {"attention": "routed"}, {"filters": 200}):
-        assert not encoder.covers(check.small_model(data, dimension=6, **settings), CPU)
+        assert not encoder.covers_encoding_on_gpu(check.small_model(data, dimension=6, **settings), CPU)
 
 
 def test_documents_that_kernels_cannot_address_are_refused(data):

@@ -92,7 +92,7 @@ def with_room_for(monkeypatch, model, most):
 
 def test_pairs_are_scored_in_blocks_that_fit(rated, monkeypatch):
     model, users, items = rated
-    monkeypatch.setattr("carp.kernels.dispatch.score_pairs", lambda *given: None)
+    monkeypatch.setattr("carp.kernels.dispatch.fast_score_pairs", lambda *given: None)
     cells = np.arange(30)
     pairs = Pairs(cells // 5, cells % 5, np.zeros(30, np.float32), np.full(30, -1))
     wanted = predict.score_pairs(model, users, items, pairs)

@@ -192,8 +192,9 @@ def _accelerator() -> Iterator[Finding]:
 def _compiled_kernels() -> Finding:
     from carp.kernels.cpu.compiler import library
 
-    if library("judge") is not None:
-        return Finding("compiled kernels", "in use; training and scoring run at full speed")
+    if (loaded := library()) is not None:
+        made = "packaged with carp" if loaded.packaged else "compiled for this processor"
+        return Finding("compiled kernels", f"in use, {made}; training and scoring run at full speed")
     if os.environ.get("CARP_NATIVE") == "0":
         return Finding("compiled kernels", "switched off by CARP_NATIVE=0")
     fix = "install gcc or clang; without one, torch does the same work several times slower"

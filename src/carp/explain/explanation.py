@@ -127,7 +127,11 @@ class Explanation:
         return "positive" if self.positive.length >= self.negative.length else "negative"
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON-ready data."""
+        """The same as JSON-ready data.
+
+        Returns:
+            All fields by name, and the prevailing sentiment.
+        """
         return {**asdict(self), "prevailing": self.prevailing}
 
     def __str__(self) -> str:

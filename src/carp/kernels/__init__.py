@@ -1,8 +1,8 @@
 """The mathematics of `models`, fast.
 
 `dispatch` chooses between the CPU's kernels (`cpu`), the GPU's (`gpu`) and the plain model; `best_items` ranks a whole
-catalogue. Models, documents and pairs come in; the same numbers as from the plain model go out, or None where only the
-plain path is there.
+catalogue. Models, documents and pairs come in; the numbers of the plain model go out, or None where there is only the
+plain path.
 """
 
 from carp.moved import moved_names

@@ -1,4 +1,4 @@
-"""The best items of the whole catalogue for many users: ratings stream by in blocks, only the N best are kept."""
+"""The best items of the whole catalogue for many users: rated block by block, so that only the best are ever kept."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from carp.models.base import RatingModel
 from carp.models.blocks import in_blocks
 from carp.models.carp import Carp
 
-ITEMS = 65_536  # of one user rated before the best are taken
-RATED = 16_384  # at once where users have fewer items than that, so that small catalogues do not cost more
-LANES = 64  # whole rows of processor instructions: nobody's last digits depend on who else is asked
-PIECE = 16 * pair_scores.BLOCK  # items of one user that a thread takes: whole blocks and lanes, so that digits stay
+ITEMS = 65_536  # of a user that are rated before the best of them are picked
+RATED = 16_384  # ratings made at once: in a small catalogue, those of several users together
+LANES = 64  # ratings are padded to whole vectors: no user's last digits depend on who is rated beside them
+PIECE = 16 * pair_scores.BLOCK  # items of a user that a thread takes: whole blocks and vectors, for the same digits
 PAIRS = 4_000  # rated at once where a model has no fast path
 
 
@@ -34,9 +34,9 @@ def top_items(
 ) -> tuple[Tensor, Tensor]:
     """Numbers [U, n] and ratings [U, n] of the n items each user would rate highest, best first.
 
-    `users` are numbers of rows of `user_sides`, all if not given; `exclude` [E, 2] are places in `users` and items
-    that do not count: where too few are left, a rating is -∞. Memory holds one block of ratings for each thread; where
-    even that is too much, the block is halved until it fits.
+    `users` are rows of `user_sides`, all of them if not given. `exclude` [E, 2] pairs a place in `users` with an item
+    that does not count; where too few items are left, the rating is -∞. Memory holds one block of ratings for each
+    thread; where even that is too much, the block is halved until it fits.
     """
     numbers = range(len(user_sides)) if users is None else users
     if gpu_kernels_wanted(user_sides.device):
@@ -64,7 +64,7 @@ def top_items(
 
 
 def _by_row(exclude: Tensor | None) -> dict[int, Tensor]:
-    """The items that do not count for each place among the users."""
+    """For each place among the users, the items that do not count."""
     if exclude is None or not len(exclude):
         return {}
     counts = exclude[:, 0].bincount()
@@ -82,7 +82,7 @@ def _on_gpu(
 
         numbers = torch.tensor(list(users), device=user_sides.device)
         return top_items_gpu(model, user_sides, item_sides, numbers, n, exclude=exclude)
-    except Exception as problem:  # whatever it is, the plain path needs none of it
+    except Exception as problem:  # the plain path does not depend on what failed here
         give_way("ranking", problem)
         return None
 
@@ -96,7 +96,7 @@ def _improved(
     best: Tensor,
     ratings: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The best so far held against items first to last; what was given stays, for another try if this one fails."""
+    """The best so far and of items first to last; the tensors given stay as they are, so that a try can be repeated."""
     there = torch.arange(first, last, device=best.device)
     best, ratings = best.clone(), ratings.clone()
 
@@ -116,13 +116,13 @@ def _improved(
 
 
 def _is_fast(model: RatingModel, item_sides: Tensor) -> bool:
-    return type(model) is Carp and item_sides.device.type == "cpu" and pair_scores.covers(model)
+    return type(model) is Carp and item_sides.device.type == "cpu" and pair_scores.covers_scoring(model)
 
 
 def _rated_together(
     model: RatingModel, user_sides: Tensor, item_sides: Tensor, users: Sequence[int], first: int, last: int
 ) -> Callable[[Sequence[int]], Tensor]:
-    """The ratings of somebody who is asked for alone, made by all threads: nobody else would keep them busy."""
+    """The ratings of a single user, the items shared among all threads: there is no other user to keep them busy."""
     pieces: dict[int, Tensor] = {}
 
     def rate(start: int) -> None:

@@ -1,4 +1,4 @@
-"""The same mathematics as models/, fast. Each function here says None where only the plain path is there."""
+"""Chooses the fast path for a model on a device. Each function returns None where there is only the plain path."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ if TYPE_CHECKING:
 
 _TOLD: set[str] = set()
 
-__all__ = ["Trainer", "encode_documents", "score_pairs", "trainer_for"]
+__all__ = ["Trainer", "fast_encode_documents", "fast_score_pairs", "trainer_for"]
 
 
 class Trainer(Protocol):
-    """One epoch as the plain loop's, its random choices a function of seed and epoch; the mean loss."""
+    """Trains epoch by epoch as the plain loop does; all random choices follow from the seed and the epoch."""
 
-    def epoch(self, seed: int, epoch: int, watcher: Any) -> float: ...
+    def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
+        """One pass over the training pairs; the mean loss."""
 
 
 def trainer_for(
     model: RatingModel, data: TrainingData, settings: Any, device: torch.device, optimizer: torch.optim.Optimizer
 ) -> Trainer | None:
-    """A fast trainer for this model on this device, or None: train it the plain way.
+    """A fast trainer for this model on this device, or None where only the plain loop can train it.
 
-    `settings` are TrainingSettings. The trainer leaves its state in the optimizer after each epoch, in the plain
-    form, so that a checkpoint can be continued by either.
+    `settings` are TrainingSettings. After each epoch the optimizer's state is what the plain loop would have left, so
+    that either can continue from a checkpoint.
     """
     from carp.models.carp import Carp
 
@@ -50,23 +51,23 @@ def trainer_for(
             trainer: Trainer | None = gpu_trainer(model, data, settings, device, optimizer)
             return trainer
         return _cpu_trainer(model, data, settings, device, optimizer)
-    except Exception as problem:  # whatever it is, the plain path needs none of it
+    except Exception as problem:  # the plain path does not depend on what failed here
         give_way("training", problem)
         return None
 
 
 def gpu_kernels_wanted(device: torch.device) -> bool:
-    """On a GPU; CARP_GPU_KERNELS=0 refuses them, for whoever wants to compare."""
+    """Whether the device is a GPU; CARP_GPU_KERNELS=0 refuses its kernels, for a comparison with the plain path."""
     return device.type == "cuda" and os.environ.get("CARP_GPU_KERNELS") != "0"
 
 
 def give_way(what: str, problem: Exception) -> None:
-    """The one line that says why the plain path is taken: once in a process, however often it is taken."""
+    """Warn in one line why the plain path is taken; a process gives the same reason once."""
     from carp.kernels.gpu.availability import NoTriton
 
     reason = " ".join(str(problem).split()) or type(problem).__name__
     line = f"{what} takes the plain path: {reason[:300]}"
-    told = reason if isinstance(problem, NoTriton) else line  # whatever misses the library, it misses the same
+    told = reason if isinstance(problem, NoTriton) else line  # without Triton, one line serves for all paths
     if told not in _TOLD:
         _TOLD.add(told)
         warnings.warn(line, SlowerWarning, stacklevel=3)
@@ -75,19 +76,19 @@ def give_way(what: str, problem: Exception) -> None:
 def _cpu_trainer(
     model: Any, data: TrainingData, settings: Any, device: torch.device, optimizer: torch.optim.Optimizer
 ) -> Trainer | None:
-    from carp.kernels.cpu.viewpoints import covers
+    from carp.kernels.cpu.viewpoints import covers_encoding
 
-    if device.type != "cpu" or settings.weight_decay or not covers(model.config):
+    if device.type != "cpu" or settings.weight_decay or not covers_encoding(model.config):
         return None
     from carp.kernels.cpu.cpu_trainer import CpuTrainer
 
     return CpuTrainer(model, data, settings.batch_size, optimizer)
 
 
-def encode_documents(
+def fast_encode_documents(
     encode: Callable[[Tensor, Tensor], Tensor], documents: Documents, device: torch.device
 ) -> Tensor | None:
-    """The sides of all documents where `encode` is a covered model's own `encode_users` or `encode_items`."""
+    """The sides of all documents, where `encode` is the `encode_users` or `encode_items` of a model that is covered."""
     from carp.models.carp import Carp
 
     model = getattr(encode, "__self__", None)
@@ -97,41 +98,43 @@ def encode_documents(
         return None
     side = model.user_side if encode == model.encode_users else model.item_side
     if gpu_kernels_wanted(device):
-        return _encode_documents_gpu(model, side, documents, device)
+        return _encode_on_gpu(model, side, documents, device)
     from carp.kernels.cpu.encode_all import encode_side
-    from carp.kernels.cpu.viewpoints import covers
+    from carp.kernels.cpu.viewpoints import covers_encoding
 
-    if device.type != "cpu" or not covers(model.config):
+    if device.type != "cpu" or not covers_encoding(model.config):
         return None
     return encode_side(side, model.embedding.weight, documents)
 
 
-def _encode_documents_gpu(model: Carp, side: Viewpoints, documents: Documents, device: torch.device) -> Tensor | None:
+def _encode_on_gpu(model: Carp, side: Viewpoints, documents: Documents, device: torch.device) -> Tensor | None:
     try:
-        from carp.kernels.gpu.encoder import covers, encode_side_gpu
+        from carp.kernels.gpu.encoder import covers_encoding_on_gpu, encode_side_gpu
 
-        return encode_side_gpu(side, model.embedding.weight, documents, device) if covers(model, device) else None
-    except Exception as problem:  # whatever it is, the plain path needs none of it
+        if not covers_encoding_on_gpu(model, device):
+            return None
+        return encode_side_gpu(side, model.embedding.weight, documents, device)
+    except Exception as problem:  # the plain path does not depend on what failed here
         give_way("encoding documents", problem)
         return None
 
 
-def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
+def fast_score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
     """Ratings of pairs from sides that are ready."""
     from carp.models.carp import Carp
 
     if type(model) is not Carp:
         return None
     if gpu_kernels_wanted(users.device):
-        return _score_pairs_gpu(model, users, items, pairs)
-    from carp.kernels.cpu.pair_scores import covers, score_numbered
+        return _score_on_gpu(model, users, items, pairs)
+    from carp.kernels.cpu.pair_scores import covers_scoring, score_numbered
 
-    if users.device.type != "cpu" or not covers(model):
+    if users.device.type != "cpu" or not covers_scoring(model):
         return None
     return score_numbered(model, users, items, pairs.users, pairs.items)
 
 
-def _score_pairs_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
+def _score_on_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) -> Tensor | None:
     import torch
 
     try:
@@ -139,6 +142,6 @@ def _score_pairs_gpu(model: RatingModel, users: Tensor, items: Tensor, pairs: Pa
 
         u, i = (torch.from_numpy(column).to(users.device) for column in (pairs.users, pairs.items))
         return score_pairs_gpu(model, users, items, u, i)
-    except Exception as problem:  # whatever it is, the plain path needs none of it
+    except Exception as problem:  # the plain path does not depend on what failed here
         give_way("scoring", problem)
         return None

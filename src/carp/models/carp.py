@@ -144,7 +144,7 @@ class Viewpoints(nn.Module):
 
         dropout = self.config.dropout if self.config.dropout_on == "weights" else 0.0
         features = F.relu(self.convolution(table, words, reviews, dropout))  # c_j, [B, L, n]
-        features = self._drop(features, "features")
+        features = self.drop(features, "features")
         filled = there.flatten().nonzero().squeeze(1)  # only words that are there are worth the arithmetic
         contextual = self._gate_and_project(features.flatten(0, 1)[filled])  # [T, M, k]
         empty = contextual.new_zeros(there.numel(), *contextual.shape[1:])
@@ -156,7 +156,7 @@ class Viewpoints(nn.Module):
 
     def _gate_and_project(self, context: Tensor) -> Tensor:
         """Equation 1 and the projection, for words one after another [T, n]."""
-        w1, w2 = self._drop(self.gate_context, "weights"), self._drop(self.gate_query, "weights")
+        w1, w2 = self.drop(self.gate_context, "weights"), self.drop(self.gate_query, "weights")
         query = torch.einsum("xmn,xn->xm", w2, self.queries) + self.gate_bias  # [M, n]
         gate = torch.sigmoid((context @ w1.flatten(0, 1).T).view(-1, *query.shape) + query)
         gated = context.unsqueeze(1) * gate  # s_{u,x,j} (1), [T, M, n]
@@ -178,7 +178,7 @@ class Viewpoints(nn.Module):
             viewpoints = squash(viewpoints + self.attention_bias)
         return viewpoints, attention
 
-    def _drop(self, tensor: Tensor, what: str) -> Tensor:
+    def drop(self, tensor: Tensor, what: str) -> Tensor:
         return F.dropout(tensor, self.config.dropout, self.training) if self.config.dropout_on == what else tensor
 
 

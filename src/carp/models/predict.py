@@ -25,7 +25,7 @@ def encode_documents(encode: Callable[[Tensor, Tensor], Tensor], documents: Docu
     """The sides of all documents [D, ...], those of like length together so that little is padded."""
     from carp.kernels import dispatch
 
-    fast = dispatch.encode_documents(encode, documents, device)
+    fast = dispatch.fast_encode_documents(encode, documents, device)
     if fast is not None:
         return fast
     sides: Tensor | None = None
@@ -62,7 +62,7 @@ def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) 
     """Ratings of pairs from sides that are ready."""
     from carp.kernels import dispatch
 
-    fast = dispatch.score_pairs(model, users, items, pairs)
+    fast = dispatch.fast_score_pairs(model, users, items, pairs)
     if fast is not None:
         return fast
 

@@ -1,4 +1,4 @@
-"""Balances of numbered pairs in C, where there is a compiler and numbers are of single precision: see judge.c."""
+"""Balances of pairs in C, for models in single precision: the arguments of judge.c."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import ctypes
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import LANES, library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.viewpoints import Store
 from carp.models.carp import Carp
 
@@ -26,19 +27,20 @@ class Weights(ctypes.Structure):
 class LaidOut:
     """A model's weights between its sides and its ratings, laid out for C."""
 
-    def __init__(self, model: Carp) -> None:
+    def __init__(self, model: Carp, loaded: KernelLibrary) -> None:
         config = model.config
         votes = model.vote_weight.detach().permute(1, 2, 0, 3).flatten(2)  # [M·M, 2g, 2k]
         g, rows = votes.shape[1] // 2, votes.shape[2]
         self.votes = votes.roll(g, 1) if config.logic_unit == "product first" else votes
-        wide = -(-rows // LANES) * LANES
+        wide = loaded.filled_up(rows)
         sign = -1 if config.highway == "reversed" else 1  # 1 − σ(z) = σ(−z)
         gate, gate_bias = sign * model.highway_gate.detach(), sign * model.highway_gate_bias.detach()
         self.highway = torch.cat([gate, model.highway.detach()], 1)  # [2, 2k, k]
         bias = torch.cat([gate_bias, model.highway_bias.detach()], 1)
         tensors = [torch.nn.functional.pad(self.votes, (0, wide - rows)), model.capsule_bias]
         tensors += [self.highway.transpose(1, 2), bias, model.regression, model.regression_bias]
-        self.kept = [None if t is None else t.detach().contiguous() for t in tensors]  # pointers do not keep alive
+        # C gets addresses, which keep nothing alive.
+        self.kept = [None if t is None else t.detach().contiguous() for t in tensors]
         places = [None if t is None else t.data_ptr() for t in self.kept]
         self.g, self.wide, self.sign = g, wide, sign
         sizes = config.viewpoints, g, config.latent_size, config.routing_iterations, wide
@@ -46,31 +48,23 @@ class LaidOut:
 
 
 class NativeJudge:
-    """Balances of numbered pairs."""
+    """Balances of pairs that are given by the numbers of their user and item."""
 
-    def __init__(self, model: Carp, loaded: ctypes.CDLL) -> None:
-        self.laid_out = LaidOut(model)
+    def __init__(self, model: Carp, loaded: KernelLibrary) -> None:
+        self.laid_out = LaidOut(model, loaded)
         self.weights = self.laid_out.weights
         self.library, self.room = loaded, loaded.carp_score_room(ctypes.byref(self.weights))
 
     @classmethod
     def of(cls, model: Carp, *sides: Tensor) -> NativeJudge | None:
-        """None where it cannot be had for this model, or for these sides."""
+        """None where there is no C for this model or for these sides."""
         if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (model.vote_weight, *sides)):
             return None
-        loaded = library("judge")
-        if loaded is None:
-            return None
-        pointer, number = ctypes.c_void_p, ctypes.c_long
-        weights = ctypes.POINTER(Weights)
-        loaded.carp_score_room.argtypes, loaded.carp_score_room.restype = [weights], number
-        loaded.carp_score.argtypes = [weights, *[pointer] * 4, ctypes.c_int, pointer, number, pointer, pointer]
-        loaded.carp_group.argtypes = [pointer, number, number, pointer, pointer]
-        loaded.carp_score.restype, loaded.carp_group.restype = None, number
-        return cls(model, loaded)
+        loaded = compiler.library()
+        return None if loaded is None else cls(model, loaded)
 
     def gathered(self, numbers: tuple[Tensor, Tensor], below: tuple[int, int]) -> tuple[int, Tensor]:
-        """The side of which there are fewer different ones, and the places of the pairs, one's after the other's."""
+        """The side with fewer different numbers (0: users, 1: items), and the pairs' places ordered by that side."""
         users, items = (self._grouped(*side) for side in zip(numbers, below, strict=True))
         return (0, users[1]) if users[0] <= items[0] else (1, items[1])
 
@@ -82,9 +76,9 @@ class NativeJudge:
     def score(
         self, sides: tuple[Tensor, Tensor], numbers: tuple[Tensor, Tensor], folded: int, order: Tensor, balance: Tensor
     ) -> None:
-        """Balances of the pairs at the places `order`, in which those with the same folded side follow each other.
+        """Balances of the pairs at the places `order`, in which pairs that share the folded side follow each other.
 
-        All tensors contiguous; 0 are users, 1 are items.
+        All tensors are contiguous; `folded` is 0 for users, 1 for items.
         """
         room = Store.of_thread().take("judge", self.room, balance)
         given = (tensor.data_ptr() for tensor in (*sides, *numbers))

@@ -2,12 +2,12 @@
 
 #include "lanes.h"
 
-#ifdef __AVX512F__
+#if REGISTERS == 32
 #define TILE 25  /* rows whose sums lie in registers */
 #define ACROSS 4 /* vectors of a gradient's row whose sums lie in registers, of five rows */
 #else
-#define TILE 5
-#define ACROSS 1
+#define TILE 10
+#define ACROSS 2
 #endif
 
 #define INLINE static inline __attribute__((always_inline))

@@ -1,8 +1,9 @@
-"""Compiles the C files beside it with the machine's own compiler, once, and loads them; None where that cannot be done.
+"""Loads the C files as one library: compiled here for this very processor, or else as the package brought it.
 
-Operations of a library sweep through memory for each reading; compiled for this processor, what is needed again comes
-from the nearest cache. What is compiled lies in the user's cache folder under a name made of the source, the processor
-and the compiler. CARP_NATIVE=0 switches it off.
+Each operation of torch reads its arguments from memory and writes its result back; in C, what is needed again is still
+in the nearest cache. The compiler runs once: its library is kept in the user's cache folder, under a name made of the
+sources, the processor and the compiler. Where no compiler works, a wheel may have brought a library for most processors
+of its platform. CARP_NATIVE=0 switches both off; CARP_NATIVE=packaged leaves the compiler out.
 """
 
 from __future__ import annotations
@@ -11,67 +12,105 @@ import ctypes
 import hashlib
 import os
 import platform
-import shutil
 import subprocess
-import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
 
-from carp.errors import SlowerWarning
+import torch
 
-# No -ffast-math: linking with it would change how the whole process treats tiny numbers.
-FLAGS = ["-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"]
-FLAGS += ["-ffp-contract=fast"]
-HERE = Path(__file__).parent
-LANES = 16  # numbers in a vector, as in lanes.h
-COMPILERS = ("cc", "gcc", "clang")
+from carp.errors import SlowerWarning
+from carp.kernels.cpu import c_build
+
+PACKAGED = Path(__file__).with_name("packaged.so")  # in wheels that were built with CARP_BUILD_C=1
+TYPES = {"p": ctypes.c_void_p, "l": ctypes.c_long, "i": ctypes.c_int, "d": ctypes.c_double}
+SIGNATURES = {  # the arguments of each function: p an address, l a long, i an int, d a double
+    "carp_lanes": "",
+    "carp_pack": "pllllp",
+    "carp_read": "ppllplippppp",
+    "carp_read_round": "pplpp",
+    "carp_read_back_round": "pplplppl",
+    "carp_windows": "pppllpilp",
+    "carp_take": "plplp",
+    "carp_slices": "pplp",
+    "carp_slices_round": "ppppp",
+    "carp_words_round": "pppppp",
+    "carp_rmsprop": "pppplddd",
+    "carp_score_room": "p",
+    "carp_score": "pppppiplpp",
+    "carp_group": "pllpp",
+    "carp_pair_room": "p",
+    "carp_pair_forward": "ppplppp",
+    "carp_pair_back": "ppplpppp",
+}
+COUNTING = {"carp_lanes", "carp_score_room", "carp_group", "carp_pair_room"}  # these give a long back, others nothing
+
+
+class KernelLibrary(ctypes.CDLL):
+    """The functions of the C files."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(str(file))
+        for name, arguments in SIGNATURES.items():
+            function = getattr(self, name)
+            function.argtypes = [TYPES[kind] for kind in arguments]
+            function.restype = ctypes.c_long if name in COUNTING else None
+        self.packaged = file == PACKAGED
+        self.lanes: int = self.carp_lanes()  # numbers in a vector
+        self.tile = 2 * self.lanes  # words worked on at once: TOKENS of tiles.h
+
+    def filled_up(self, columns: int) -> int:
+        """The columns of a row that is filled up to whole vectors."""
+        return -(-columns // self.lanes) * self.lanes
 
 
 @cache
-def library(name: str) -> ctypes.CDLL | None:
-    """`name`.c compiled and loaded; whoever asks declares the arguments of its functions.
+def library() -> KernelLibrary | None:
+    """The C files, loaded; None where torch has to do their work.
 
-    Where there is no compiler, nothing is said: `carp doctor` knows. One that fails is worth a line.
+    That there is neither a compiler nor a packaged library is left to `carp doctor` to say; a compiler that fails is
+    worth a warning of one line.
     """
-    numbers_agree = ctypes.sizeof(ctypes.c_long) == 8  # numbers of pairs and words are of 64 bits
+    numbers_agree = ctypes.sizeof(ctypes.c_long) == 8  # the numbers of pairs and words have 64 bits
     if os.environ.get("CARP_NATIVE") == "0" or os.name != "posix" or not numbers_agree:
         return None
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    compiler = None if os.environ.get("CARP_NATIVE") == "packaged" else c_build.find_compiler()
     if compiler is None:
-        return None
+        return _packaged()
     try:
-        return ctypes.CDLL(str(_compiled(name, compiler)))
+        return KernelLibrary(_compiled(compiler))
     except (OSError, subprocess.SubprocessError) as problem:
         reason = " ".join(str(problem).split())[:200]
-        warnings.warn(f"{name}.c is not used, torch does its work: {reason}", SlowerWarning, stacklevel=2)
+        found = _packaged()
+        instead = "torch does their work" if found is None else "those that came with the package are used"
+        warnings.warn(f"the C kernels could not be compiled, {instead}: {reason}", SlowerWarning, stacklevel=2)
+        return found
+
+
+def _packaged() -> KernelLibrary | None:
+    """The library that came with the wheel, where the processor can run it."""
+    fits = not c_build.ON_X86 or torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    try:
+        return KernelLibrary(PACKAGED) if fits and PACKAGED.exists() else None
+    except OSError:  # made for another system
         return None
 
 
-def _compiled(name: str, compiler: str) -> Path:
+def _compiled(compiler: str) -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "carp"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise OSError("the cache folder is somebody else's")
-    source = HERE / f"{name}.c"
-    texts = [file.read_text("utf-8") for file in (source, *sorted(HERE.glob("*.h")))]
-    parts = [*texts, compiler, *FLAGS]
-    parts += [platform.machine(), _processor()]
-    file = folder / f"{name}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}.so"
+        raise OSError(f"the cache folder {folder} belongs to another user")
+    flags = c_build.FOR_THIS_PROCESSOR
+    parts = [*c_build.source_texts(), compiler, *c_build.FLAGS, *flags, platform.machine(), _processor()]
+    file = folder / f"kernels-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}.so"
     if not file.exists():
-        handle, beside = tempfile.mkstemp(suffix=".so", dir=folder)
-        os.close(handle)
-        try:
-            command = [compiler, *FLAGS, str(source), "-o", beside, "-lm"]
-            subprocess.run(command, check=True, capture_output=True, timeout=60)
-            os.replace(beside, file)  # noqa: PTH105
-        finally:
-            Path(beside).unlink(missing_ok=True)
+        c_build.compile_library(compiler, flags, file)
     return file
 
 
 def _processor() -> str:
-    """What `-march=native` looks at: a home folder may be shared by machines that differ."""
+    """What the compiled code depends on: a home folder may be shared by machines with different processors."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,8 +1,8 @@
 """One epoch of CARP on the CPU: the same steps as the plain loop, in pieces that stay in a core's cache.
 
-A step is five rounds of pieces: the words' slices, the documents' viewpoints, the pairs' ratings with their way back
-the documents' way back, the words' way back with the optimiser.
-Sums over pieces are taken in the order of the pieces, so the bits do not depend on which thread did what.
+A step is five rounds of pieces: the slices of the words, the viewpoints of the documents, the pairs forward and
+backward, the documents backward, the words backward with the optimiser. Sums over pieces are taken in the order of the
+pieces, so that the bits do not depend on which thread did what.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from carp.kernels.cpu.pair_gradients import learn_pairs
 from carp.kernels.cpu.rmsprop_c import NativeRmsprop
-from carp.kernels.cpu.step_c import NativeStep, native_covers
+from carp.kernels.cpu.step_c import NativeStep, covers_steps_in_c
 from carp.kernels.cpu.step_plan import StepMaker, StepPlan
 from carp.kernels.cpu.step_torch import TorchStep
 from carp.kernels.cpu.threads import workers
@@ -29,7 +29,7 @@ PAIRS = 50  # rated at once
 
 
 class CpuTrainer:
-    """`epoch` is what a plain epoch is; the optimizer's state is the plain one's whenever an epoch is over."""
+    """Trains as the plain loop does; after each epoch the optimizer's state is what the plain loop would have left."""
 
     def __init__(self, model: Carp, data: TrainingData, batch_size: int, optimizer: torch.optim.Optimizer) -> None:
         self.model, self.optimizer = model, optimizer
@@ -40,12 +40,12 @@ class CpuTrainer:
         self.stores = (Store(), Store())
         self.rows = _row_optimizer(model, optimizer)
         self.native_optimizer = NativeRmsprop.of(optimizer)
-        self.form: type[NativeStep] | type[TorchStep] = NativeStep if native_covers(model, self.rows) else TorchStep
+        self.form: type[NativeStep] | type[TorchStep] = NativeStep if covers_steps_in_c(model, self.rows) else TorchStep
 
     def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
         """One pass over the training pairs; the mean loss."""
         total, pairs = 0.0, 0
-        self.rows.rate = self.optimizer.param_groups[0]["lr"]  # an epoch may have its own
+        self.rows.rate = self.optimizer.param_groups[0]["lr"]  # a schedule may change it
         steps = self.maker.steps(seed, epoch)
         step = next(steps, None)
         while step is not None:
@@ -59,23 +59,23 @@ class CpuTrainer:
 
     @torch.no_grad()
     def learn(self, step: StepPlan, following: Iterator[StepPlan]) -> tuple[float, StepPlan | None]:
-        """Learn from one step; the next is made ready while the workers are on the way back."""
+        """Learn from one step; the next one is prepared while the workers go backward through the documents."""
         dropout = self.model.config.dropout
         work = self.form(step, self.sides, self.stores, self.rows, 1 / (1 - dropout))
-        loss, grads = self._ratings(step.batch, work.forth())
-        wait = work.start_back(grads)
+        loss, grads = self._ratings(step.batch, work.forward())
+        wait = work.start_backward(grads)
         after = next(following, None)
         wait()
-        self._apply(work.finish_back())
+        self._apply(work.finish_backward())
         return loss, after
 
     def _ratings(self, batch: Batch, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]]:
-        """The loss, the gradients of both sides, and those of the parameters after them into `.grad`."""
+        """The loss and the gradients of both sides; those of the parameters behind the sides go into `.grad`."""
         learned = learn_pairs(self.model, batch, sides)
         return self._ratings_by_autograd(batch, sides) if learned is None else learned
 
     def _ratings_by_autograd(self, batch: Batch, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]]:
-        """The same through `Carp.score`, for whatever is not covered in C."""
+        """The same by autograd through `Carp.score`, for models that the C does not cover."""
         model, count = self.model, len(batch)
         starts = range(0, count, PAIRS)
         losses = [0.0] * len(starts)
@@ -111,7 +111,7 @@ class CpuTrainer:
 
 
 def _row_optimizer(model: Carp, optimizer: torch.optim.Optimizer) -> RowOptimizer:
-    """Over the plain optimizer's own state, so that checkpoints are the plain ones."""
+    """It works on the plain optimizer's own state, so that checkpoints are the same."""
     table = model.embedding.weight
     settings = optimizer.param_groups[0]
     state = optimizer.state[table]

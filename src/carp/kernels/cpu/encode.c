@@ -1,9 +1,12 @@
 /* Viewpoints from ragged documents: Equations 1 and 2 of the paper, a tile of TOKENS words at a time.
 
-   From the slices of its words to the projected contexts a tile stays in the nearest cache. Compiled on the machine it
-   runs on; encode_cpu.py has the same in torch where there is no compiler. */
+   From the slices of its words to the projected contexts a tile stays in the nearest cache. viewpoints.py has the same in
+   torch for where there is no compiler. */
 
 #include "reading.h"
+
+/* How many numbers whole vectors have: rows that Python lays out are filled up to them. */
+long carp_lanes(void) { return LANES; }
 
 /* Weights [rows, depth], the matrix lying anywhere, packed for `multiply`. */
 void carp_pack(const float *from, long rows, long depth, long row_step, long depth_step, float *to) {
@@ -30,9 +33,9 @@ static void gather(const reader *e, const int *places, long left, const float *s
         }
 }
 
-/* Has the slices of the next tile brought near while this one is worked on: they lie anywhere.
+/* Fetches the slices of the next tile, which lie anywhere, while this one is worked on.
    Inlined: some compilers take a function that only prefetches for one that does nothing. */
-INLINE void call(const reader *e, const int *places, long left, const float *slices, long stride) {
+INLINE void prefetch(const reader *e, const int *places, long left, const float *slices, long stride) {
     const long n = e->filters, window = e->window;
     if (left > TOKENS) left = TOKENS;
     for (long i = 0; i < left * window; i++) {
@@ -42,12 +45,12 @@ INLINE void call(const reader *e, const int *places, long left, const float *sli
 }
 
 /* Features whose numbers are below `chance` become zero. A feature's number is mixed from the keys and its place among
-   all of the side's, [T, n], and so is the same whoever asks, in whatever order: see `drawn` in steps_cpu.py. */
+   all of the side's, [T, n], and so does not depend on the order of the work: see `drawn` in step_plan.py. */
 static void drop(const laid_down *d, long n, long token, float *features) {
     typedef unsigned numbers __attribute__((vector_size(4 * LANES)));
     numbers place;
     for (unsigned l = 0; l < LANES; l++) place[l] = (token + l) * n;
-    for (long i = 0; i < n; i++, place++, features += TOKENS)
+    for (long i = 0; i < n; i++, place += 1, features += TOKENS)
         for (unsigned h = 0; h < TOKENS; h += LANES) {
             numbers x = ((place + h * (unsigned)n) * 0x9E3779B1u) ^ d->keys[0];
             x = (x ^ (x >> 16)) * 0x85EBCA6Bu + d->keys[1];
@@ -57,7 +60,7 @@ static void drop(const laid_down *d, long n, long token, float *features) {
         }
 }
 
-/* Past the caches where that can be said: what is kept for the way back would only drive out what is needed now. */
+/* Stores past the caches where the processor can: what is kept for going backward would drive out what is needed now. */
 INLINE void put_away(float *to, lanes x) {
 #ifdef __AVX512F__
     _mm512_stream_ps(to, (__m512)x);
@@ -94,7 +97,7 @@ static void view(const reader *e, const laid_down *d, long p, long begin, const 
 }
 
 /* The viewpoints [., M, k] of the pairs of some blocks. Where `features` [tiles, n, TOKENS], `gates` [tiles, M · n, TOKENS]
-   and `words` [tiles, M · k, TOKENS] are kept for the way back they are of all tiles; else `features` is room for one,
+   and `words` [tiles, M · k, TOKENS] are kept for going backward they are of all tiles; else `features` is room for one,
    `words` for those of the longest block and there are no gates. `room` is for
    (2 n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. */
 void carp_read(const reader *e, const laid_down *d, long first, long last, const float *slices, long stride, int kept,
@@ -108,7 +111,7 @@ void carp_read(const reader *e, const laid_down *d, long first, long last, const
             float *c = features + (kept ? origin + tile : 0) * n * TOKENS;
             gather(e, d->places + t * e->window, left, slices, stride, c);
             if (d->chance) drop(d, n, t, c);
-            call(e, d->places + (t + left) * e->window, d->edges[last] - t - left, slices, stride);
+            prefetch(e, d->places + (t + left) * e->window, d->edges[last] - t - left, slices, stride);
             for (long x = 0; x < m; x++) {
                 float *gate = kept ? gates + ((origin + tile) * m + x) * n * TOKENS : 0;
                 project(e, x, c, gate, room, p + (tile * m + x) * k * TOKENS);
@@ -119,8 +122,8 @@ void carp_read(const reader *e, const laid_down *d, long first, long last, const
     }
 }
 
-/* Both sides' blocks in pieces [count, 3] of a side, its first block and the one after its last. Whoever calls takes the
-   next piece that nobody has taken, until there is none. */
+/* Both sides' blocks in pieces [count, 3] of a side, its first block and the one after its last. Each caller takes the
+   next piece that is still free, until none is left. */
 void carp_read_round(const side *sides, const long *pieces, long count, long *next, float *room) {
     for (long i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < count;) {
         const side *s = sides + pieces[3 * i];
@@ -128,19 +131,19 @@ void carp_read_round(const side *sides, const long *pieces, long count, long *ne
                   s->words, room, s->viewpoints);
     }
 #ifdef __AVX512F__
-    _mm_sfence(); /* what was put away is there for whoever comes next */
+    _mm_sfence(); /* other threads see what was put away */
 #endif
 }
 
-/* The words around each word of some documents, as rows of the slices; beyond the review is `nobody`. */
+/* The words around each word of some documents, as rows of the slices; beyond the review is `no_word`. */
 void carp_windows(const int *words, const int *review, const long *offsets, long first, long last, const int *slot,
-                  int nobody, long window, int *places) {
+                  int no_word, long window, int *places) {
     const long half = window / 2;
     for (long d = first; d < last; d++)
         for (long t = offsets[d]; t < offsets[d + 1]; t++)
             for (long s = 0; s < window; s++) {
                 const long there = t + s - half;
                 const int same = there >= offsets[d] && there < offsets[d + 1] && review[there] == review[t];
-                places[t * window + s] = same ? slot[words[there]] : nobody;
+                places[t * window + s] = same ? slot[words[there]] : no_word;
             }
 }

@@ -9,17 +9,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carp.kernels.cpu.ragged import TILE, Block, Windows, cut, lay_down
+from carp.kernels.cpu.ragged import Block, Windows, cut, lay_down
 from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Gates, Store, Traces, forward_block, read_features
 from carp.kernels.cpu.viewpoints_c import NativeDocuments, NativeReader, find_windows, read_blocks
-from carp.kernels.cpu.word_convolution_c import NativeFilters, take_rows, whole_vectors
+from carp.kernels.cpu.word_convolution_c import NativeFilters, take_rows
 from carp.models.carp import Viewpoints
 from carp.reviews.documents import Documents
 
-CHUNK_WORDS = 1_000_000  # of documents laid down at once
+CHUNK_WORDS = 1_000_000  # of the documents encoded between two allocations
 ROWS = 512
-BLOCKS = 8  # encoded in one go
+BLOCKS = 8  # that a thread encodes in one call
 Encoder = Callable[[Documents, Tensor], None]  # some of the documents into their sides
 
 
@@ -63,13 +63,14 @@ def _encode_native(
     places = np.empty((len(words), reader.window), np.int32)
     everyone = np.arange(len(documents))
     blocks = cut(documents.offsets, everyone, np.zeros(len(documents), np.int64), np.zeros(0, np.int64))
-    laid_down = NativeDocuments(blocks, places)
+    tile = reader.library.tile
+    laid_down = NativeDocuments(tile, blocks, places)
     starts = np.searchsorted(documents.offsets[1:], blocks.edges, side="right")  # each block's first document
-    sizes = [reader.n * TILE, reader.m * reader.k * TILE * laid_down.longest, laid_down.room(reader)]
+    sizes = [reader.n * tile, reader.m * reader.k * tile * laid_down.longest, laid_down.room(reader)]
 
     def encode(block: int) -> None:
         last = min(block + BLOCKS, len(blocks))
-        find_windows(documents, range(starts[block], starts[last]), slot, places)
+        find_windows(reader.library, documents, range(starts[block], starts[last]), slot, places)
         whole = Store.of_thread().take("encoding", sum(sizes), out)
         read_blocks(reader, laid_down, range(block, last), slices, torch.split(whole, sizes), out)
 
@@ -77,18 +78,18 @@ def _encode_native(
 
 
 def _native_slices(filters: NativeFilters, table: Tensor, documents: Documents) -> tuple[NDArray[np.int32], Tensor]:
-    """The slices of the documents' words, and where each word finds its own; the last are nobody's."""
+    """Where each word finds its slices, and the slices of the documents' words; the last, all zero, are of no word."""
     seen = np.zeros(len(table), dtype=bool)
     seen[documents.words] = True
     words = torch.from_numpy(np.flatnonzero(seen))
     slot = np.cumsum(seen, dtype=np.int32) - np.int32(1)
     slices = filters.table(len(words), Store())
-    width = whole_vectors(table.shape[1])
+    width = filters.wide
 
     def multiply(start: int) -> None:
         some = words[start : start + ROWS]
         rows = Store.of_thread().take("rows", len(some) * width, table).view(-1, width)
-        take_rows(table, some, rows)
+        take_rows(filters.library, table, some, rows)
         filters.slice(rows, slices[start : start + ROWS])
 
     workers().run(multiply, range(0, len(words), ROWS))
@@ -104,7 +105,7 @@ def _torch_encoder(side: Viewpoints, table: Tensor, documents: Documents) -> Enc
 
 
 def _slices(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor:
-    """Every word of the documents times the filters [(V + 1) · window, n]; word 0 is nobody and stays zero."""
+    """Every word of the documents times the filters [(V + 1) · window, n]; word 0 is no word and stays zero."""
     weight = side.convolution.weight.detach()
     window, dimension, filters = weight.shape
     laid_out = weight.permute(1, 0, 2).reshape(dimension, -1)

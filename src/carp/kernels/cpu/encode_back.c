@@ -1,14 +1,14 @@
-/* The way back through encode.c: from the gradients of viewpoints to those of the convolution's sums, of the gates'
-   and the projection's weights. Compiled on the machine it runs on; encode_cpu.py has the same in torch. */
+/* encode.c backward: from the gradients of viewpoints to those of the convolution's sums, of the gates'
+   and the projection's weights. viewpoints.py has the same in torch. */
 
 #include <string.h>
 
 #include "reading.h"
 
-#ifdef __AVX512F__
+#if REGISTERS == 32
 #define SQUARE 5 /* rows and columns whose sums lie in registers */
 #else
-#define SQUARE 2
+#define SQUARE 3
 #endif
 
 INLINE void add_totals(const int high, const int wide, lanes sum[SQUARE][SQUARE], float *out, long stride) {
@@ -154,7 +154,7 @@ static void read_back(const side *s, long first, long last, long longest, float 
     for (long b = first; b < last; b++) {
         const long begin = d->edges[b], end = d->edges[b + 1], origin = d->tiles[b], tiles = d->tiles[b + 1] - origin;
         const float *c = s->features + origin * n * TOKENS, *w = s->words + origin * m * k * TOKENS;
-        float *g = s->gates + origin * m * n * TOKENS; /* the gates, and after each tile's way back their gradients */
+        float *g = s->gates + origin * m * n * TOKENS; /* the gates, and once a tile is done their gradients */
         memset(d_words, 0, 4 * tiles * m * k * TOKENS);
         for (long p = d->pair_edges[b]; p < d->pair_edges[b + 1]; p++)
             attention_back(e, d, p, begin, w, s->grad + d->pairs[p] * m * k, with, d_words);

@@ -1,6 +1,6 @@
 /* Balances of pairs from ready viewpoints and aspects: Equations 3 to 9 of the paper with Algorithm 1, LANES pairs at a
    time, one in each lane. The votes of so many pairs stay in a core's cache, and each iteration of the routing reads
-   them once. Compiled on the machine it runs on; score_cpu.py has the same in torch where there is no compiler.
+   them once. pair_scores.py has the same in torch for where there is no compiler.
 
    A user's viewpoints, or an item's aspects, folded into the vote weights halve what each of their pairs costs:
 
@@ -10,9 +10,12 @@
 
 #include "capsules.h"
 
-#define FOLD_FROM 10 /* pairs with one side in common: with fewer, lanes left empty would cost more than folding saves */
-#define MODERATE 40  /* agreements whose powers, and products of them, single precision holds */
-#define TOGETHER 5   /* logic units heard at once, so that their sums do not wait for each other */
+/* Pairs with one side in common: with fewer, lanes left empty would cost more than folding saves. Never more than LANES,
+   so that cutting a user's items at whole vectors changes no digit. */
+#define FOLD_FROM ((5 * LANES + 7) / 8)
+#define MODERATE 40 /* agreements whose powers, and products of them, single precision holds */
+#define TOGETHER 5  /* logic units heard at once, so that their sums do not wait for each other */
+
 /* One iteration's mixture, but for the normalisation by `sum`, from `count` logic units: their agreement, coupling and
    what they tell, while their votes are in the nearest cache. Up to what the normalisation takes away, bi-agreement's
    coupling is e^b_s / √Σ_s e^b_s; the softmax over the capsules alone is e^b_s / Σ_s e^b_s. */

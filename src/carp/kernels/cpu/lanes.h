@@ -1,6 +1,19 @@
-/* Vectors of LANES numbers, and the functions of them that kernels share. */
+/* Vectors of LANES numbers, as many as a register of the processor holds, and the functions of them that kernels
+   share. Wider ones would be correct too, but GCC takes them apart number by number, which is twenty times slower. */
 
+#if defined(__AVX512F__)
 #define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define REGISTERS 32
+#else
+#define REGISTERS 16
+#endif
 
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef int whole __attribute__((vector_size(4 * LANES)));
@@ -43,16 +56,27 @@ static inline lanes power(lanes x) {
     return moderate_power(choose(x < 88.0f, x, all(88.0f)));
 }
 
+/* The lanes of two vectors' first and second halves, taken in turns. */
+#if LANES == 16
+#define FIRST_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define SECOND_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define FIRST_HALVES 0, 8, 1, 9, 2, 10, 3, 11
+#define SECOND_HALVES 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define FIRST_HALVES 0, 4, 1, 5
+#define SECOND_HALVES 2, 6, 3, 7
+#endif
+
 /* LANES vectors turned over: the i-th number of the j-th becomes the j-th of the i-th. */
 static inline void turn_over(lanes *square) {
-#if LANES == 16 && (defined(__clang__) || __GNUC__ >= 12)
-    for (int times = 0; times < 4; times++) { /* what is woven together as often as LANES can be halved is turned */
+#if defined(__clang__) || __GNUC__ >= 12
+    for (int left = LANES; left > 1; left /= 2) { /* woven together as often as LANES can be halved, it is turned over */
         lanes woven[LANES];
         for (int i = 0; i < LANES / 2; i++) {
             const lanes a = square[i], b = square[i + LANES / 2];
-            woven[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            woven[2 * i + 1] =
-                __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            woven[2 * i] = __builtin_shufflevector(a, b, FIRST_HALVES);
+            woven[2 * i + 1] = __builtin_shufflevector(a, b, SECOND_HALVES);
         }
         for (int i = 0; i < LANES; i++) square[i] = woven[i];
     }

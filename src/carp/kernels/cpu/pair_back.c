@@ -1,13 +1,13 @@
-/* Pairs forth to the balance and the lengths of their capsules, and the way back to the gradients of both sides and of
-   all weights in between, LANES pairs at a time, one in each lane: what autograd does with Carp.judge, through every
-   iteration of the routing. pair_cpu.py calls it. */
+/* Pairs forward to the balance and the lengths of their capsules, and backward to the gradients of both sides and of all
+   weights in between, LANES pairs at a time, one in each lane: what autograd does with Carp.judge, through every
+   iteration of the routing. pair_gradients.py calls it. */
 
 #include <stddef.h>
 
 #include "capsules.h"
 
 typedef struct {
-    judge_weights forth;
+    judge_weights forward;
     const float *votes;   /* [M · M, 2k, 2g] */
     const float *highway; /* [2, 2k, k] */
 } pair_weights;
@@ -18,7 +18,7 @@ typedef struct {
     float *regression_bias, *capsule_bias;
 } gradients;
 
-/* What the way back needs of LANES pairs. */
+/* What going backward needs of LANES pairs. */
 typedef struct {
     lanes *v, *a;              /* [M, g] */
     lanes *votes;              /* [M · M, 2k] */
@@ -47,7 +47,7 @@ static trace lay_out(const judge_weights *w, lanes *at) {
 
 /* Numbers to keep of LANES pairs: where `lay_out` ends. */
 long carp_pair_room(const pair_weights *weights) {
-    const judge_weights *w = &weights->forth;
+    const judge_weights *w = &weights->forward;
     const long units = w->m * w->m, rows = 2 * w->k, after = w->iterations - 1;
     return (2 * w->m * w->g + units * rows + 3 * after * units + (w->iterations + after + 3) * rows + 4) * LANES;
 }
@@ -65,7 +65,7 @@ static lanes dot(const lanes *a, const lanes *b, long k) {
     return j < k ? one + two + a[j] * b[j] : one + two;
 }
 
-/* ---- forth */
+/* ---- forward */
 
 /* `count` rows [width] turned so that each is a lane; beyond them the first one is repeated. */
 static void take(const float *sides, long count, long width, lanes *out) {
@@ -125,9 +125,9 @@ static void rate(const judge_weights *w, const trace *t, int s) {
 }
 
 /* viewpoints, aspects [count, M, g]; room for every LANES pairs, at a whole vector's address; lengths [count, 2]. */
-void carp_pair_forth(const pair_weights *weights, const float *viewpoints, const float *aspects, long count,
+void carp_pair_forward(const pair_weights *weights, const float *viewpoints, const float *aspects, long count,
                      float *room, float *balance, float *lengths) {
-    const judge_weights *w = &weights->forth;
+    const judge_weights *w = &weights->forward;
     const long side = w->m * w->g;
     lanes *at = (lanes *)room;
     for (long first = 0; first < count; first += LANES) {
@@ -146,12 +146,12 @@ void carp_pair_forth(const pair_weights *weights, const float *viewpoints, const
     }
 }
 
-/* ---- back */
+/* ---- backward */
 
 /* The gradient of one capsule [k] from those of its part of the balance and of its length. */
 static void rate_back(const pair_weights *weights, const trace *t, int s, lanes d_part, lanes d_length,
                       const gradients *grads, lanes *d_capsule) {
-    const judge_weights *w = &weights->forth;
+    const judge_weights *w = &weights->forward;
     const long k = w->k;
     const lanes *capsule = t->capsules + s * k, *gate = t->passed + s * 2 * k, *changed = gate + k;
     const lanes d_degree = d_part * t->length[s], along = (d_length + d_part * t->degree[s]) / t->length[s];
@@ -234,7 +234,7 @@ static void vote_back(const judge_weights *w, const trace *t, const lanes *d_mix
 
 static void votes_back(const pair_weights *weights, const trace *t, const lanes *d_mixture, const lanes *d_agreement,
                        const gradients *grads, lanes *d_v, lanes *d_a) {
-    const judge_weights *w = &weights->forth;
+    const judge_weights *w = &weights->forward;
     const long m = w->m, g = w->g, k = w->k, rows = 2 * k, units = m * m;
     lanes unit[2 * g], d_unit[2 * g], d_votes[rows];
     for (long j = 0; j < m * g; j++) d_v[j] = d_a[j] = (lanes){0};
@@ -251,10 +251,10 @@ static void votes_back(const pair_weights *weights, const trace *t, const lanes 
     }
 }
 
-/* After carp_pair_forth, in the same room: d_viewpoints, d_aspects [count, M, g]; the weights' are added to `grads`. */
+/* After carp_pair_forward, in the same room: d_viewpoints, d_aspects [count, M, g]; the weights' are added to `grads`. */
 void carp_pair_back(const pair_weights *weights, const float *d_balance, const float *d_lengths, long count,
                     float *room, float *d_viewpoints, float *d_aspects, const gradients *grads) {
-    const judge_weights *w = &weights->forth;
+    const judge_weights *w = &weights->forward;
     const long side = w->m * w->g, rows = 2 * w->k;
     lanes d_capsules[rows], d_mixture[w->iterations * rows], d_agreement[w->iterations * 2 * w->m * w->m];
     lanes d_v[side], d_a[side], *at = (lanes *)room;

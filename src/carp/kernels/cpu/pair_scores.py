@@ -1,7 +1,7 @@
 """Ratings of many pairs from ready viewpoints and aspects on the CPU, a cache-sized block of pairs at a time.
 
-The mathematics is that of `Carp.judge` and `Carp.combine` (Equations 3 to 10), in C where there is a compiler: see
-judge.c. In torch, the pairs of a block lie along the last, contiguous axis, so that routing is plain arithmetic on long
+The mathematics is that of `Carp.judge` and `Carp.combine` (Equations 3 to 10), in judge.c where there is C. In torch,
+the pairs of a block lie along the last, contiguous axis, so that routing is plain arithmetic on long
 rows, and the votes of a block never leave the cache. No tensor has the logic units of all pairs.
 
 For one user against many items the votes are linear in the aspects:
@@ -29,8 +29,8 @@ BLOCK = 384  # pairs at once in torch: their votes fill a core's cache
 PIECE = 2048  # pairs a thread takes at once in C
 
 
-def covers(model: Carp) -> bool:
-    """Whether pairs of this form of the model can be scored here."""
+def covers_scoring(model: Carp) -> bool:
+    """Whether pairs of this form of the model can be scored by this module."""
     drops = model.training and model.config.dropout_on == "weights"
     return model.config.routing_epsilon == 0 and not drops
 
@@ -57,7 +57,7 @@ class PairScorer:
         self.regression_bias = model.regression_bias.detach().view(2, 1)
 
     def balance(self, viewpoints: Tensor, aspects: Tensor) -> Tensor:
-        """Of pairs [B] whose sides [M, g, B] have the pairs last."""
+        """The balance [B] of pairs whose sides are [M, g, B]."""
         m, g, count = viewpoints.shape
         units = _room("units", (m, m, 2 * g, count), viewpoints)
         v, a = viewpoints.unsqueeze(1), aspects.unsqueeze(0)
@@ -68,7 +68,7 @@ class PairScorer:
         return self.judge(votes.view(m * m, 2, self.k, count))
 
     def user_matrices(self, viewpoints: Tensor) -> Tensor:
-        """One user's [M, g] as matrices [M, M·2k, g + 1] from an aspect, and a one, to its votes."""
+        """From a user's viewpoints [M, g], matrices [M, M·2k, g + 1] that take an aspect and a one to the votes."""
         v = viewpoints.repeat_interleave(self.m, 0).unsqueeze(1)  # [M·M, 1, g]
         matrix = self.product * v - self.difference  # [M·M, 2k, g]
         constant = torch.bmm(self.difference, v.transpose(1, 2))
@@ -76,7 +76,7 @@ class PairScorer:
         return whole.view(self.m, self.m, 2 * self.k, -1).transpose(0, 1).flatten(1, 2).contiguous()
 
     def balance_of_user(self, matrices: Tensor, aspects: Tensor) -> Tensor:
-        """Of one user with items whose aspects [M, g + 1, B] end in a one."""
+        """The balance [B] of one user with items whose aspects [M, g + 1, B] end in a one."""
         m, _, count = aspects.shape
         votes = _room("votes", (m, m * 2 * self.k, count), aspects)
         torch.bmm(matrices, aspects, out=votes)
@@ -97,11 +97,11 @@ class PairScorer:
         return degrees[0] - degrees[1]
 
     def route(self, votes: Tensor) -> Tensor:
-        """Algorithm 1, the pairs last: capsules [2, k, B]."""
+        """Algorithm 1 along the last axis: capsules [2, k, B]."""
         config = self.model.config
         units = votes.shape[0]
         alike = 1 / units if config.routing == "bi-agreement" else 1 / 2
-        mixture = votes.sum(0).mul_(alike)  # (4) at first, when no logic unit stands out
+        mixture = votes.sum(0).mul_(alike)  # (4) in the first iteration, when all logic units count alike
         heard = None  # Σ o over the iterations: b = t · Σ o
         for _ in range(config.routing_iterations - 1):
             capsules = self._squash(mixture)
@@ -117,7 +117,7 @@ class PairScorer:
         return mixture * (square / (1 + square) * (square + 1e-12).rsqrt())
 
     def _couple(self, agreement: Tensor) -> Tensor:
-        """[U, 2, B]: see `bi_agreement` and `by_agreement`."""
+        """Coupling [U, 2, B]: see `bi_agreement` and `by_agreement` in models/carp.py."""
         apart = agreement[:, 0] - agreement[:, 1]
         if self.model.config.routing == "agreement":
             positive = apart.sigmoid_()
@@ -146,7 +146,7 @@ def _room(name: str, shape: tuple[int, ...] | torch.Size, like: Tensor) -> Tenso
 def score_numbered(
     model: Carp, users: Tensor, items: Tensor, user_numbers: NDArray[np.int64], item_numbers: NDArray[np.int64]
 ) -> Tensor:
-    """Ratings of numbered pairs from the sides [U, M, g] and [I, M, g] of everybody."""
+    """Ratings of pairs by their numbers, from the sides [U, M, g] of all users and [I, M, g] of all items."""
     u, i = (torch.from_numpy(np.ascontiguousarray(numbers, np.int64)) for numbers in (user_numbers, item_numbers))
     for numbers, sides in ((u, users), (i, items)):
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(sides):
@@ -179,7 +179,7 @@ def _in_torch(scorer: PairScorer, users: Tensor, items: Tensor, u: Tensor, i: Te
 
 
 def pairs_last(sides: Tensor) -> Tensor:
-    """[M, g, B]"""
+    """Sides [B, M, g] as [M, g, B]."""
     return sides.permute(1, 2, 0).contiguous()
 
 
@@ -196,7 +196,7 @@ class UserRater:
             self.aspects = [torch.cat([b, torch.ones_like(b[:, :1])], 1) for b in blocks]
 
     def balance(self, users: Sequence[int]) -> Tensor:
-        """[users, items]"""
+        """The balances [users, items]."""
         if self.native is None:
             return torch.stack([self._in_torch(user) for user in users])
         found = self.sides[1].new_empty(len(users), len(self.items))

@@ -1,15 +1,14 @@
 /* Products of matrices whose columns lie along the lanes: out [rows, columns] from left [rows, depth] and right
-   [depth, columns]. Columns are filled up to whole vectors in memory; whatever lies there is worked on and harmless. */
+   [depth, columns]. Columns are filled up to whole vectors in memory; what lies beyond them is computed and never used. */
 
 #include "lanes.h"
 
-#ifdef __AVX512F__
+#if REGISTERS == 32
 #define HIGH 8 /* rows and vectors whose sums lie in registers */
-#define WIDE 3
 #else
-#define HIGH 3
-#define WIDE 1
+#define HIGH 4
 #endif
+#define WIDE 3
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE long whole_vectors(long columns) { return (columns + LANES - 1) / LANES * LANES; }
@@ -57,10 +56,8 @@ INLINE void panel_of_rows(const int wide, long rows, factors f, const float *sta
 static void multiply_panels(long rows, long columns, factors f, const float *start, int add) {
     for (long left = whole_vectors(columns) / LANES; left > 0; left -= WIDE) {
         if (left >= WIDE) panel_of_rows(WIDE, rows, f, start, add);
-#if WIDE == 3
         else if (left == 2) panel_of_rows(2, rows, f, start, add);
         else panel_of_rows(1, rows, f, start, add);
-#endif
         f.right += WIDE * LANES;
         f.out += WIDE * LANES;
         if (start) start += WIDE * LANES;

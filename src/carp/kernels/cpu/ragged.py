@@ -1,15 +1,14 @@
 """Documents without padding: the words of some documents end to end, cut into blocks of whole documents.
 
-Windows of the convolution stay inside a review, so leaving a review out changes no other word's context: a document
-that several pairs of a batch share is laid down once, and each pair has its own weights over the words, zero where
-its review is left out. A document of one pair only is laid down without that pair's review.
+A window of the convolution stays inside its review, so that leaving a review out changes no other word's context. A
+document that several pairs of a batch share is therefore laid down once, and each pair has its own weights over the
+words: zero where its review is left out. A document of a single pair is laid down without that pair's review.
 """
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,12 @@ from numpy.typing import NDArray
 from carp.reviews.documents import Documents
 
 Ints = NDArray[np.int64]
-BLOCK_TOKENS = 576  # as many words' gates, and their gradients, fill a core's cache
-TILE = 32  # words a compiled kernel works on at once: TOKENS of tiles.h
+BLOCK_TOKENS = 576  # words whose gates and gradients fill a core's cache
 
 
 @dataclass(frozen=True)
 class Windows:
-    """All documents of one side with the words around each word; word 0 is nobody: beyond the review."""
+    """All documents of one side with the words around each word; beyond the review's ends stands word 0."""
 
     neighbours: NDArray[np.int32]  # [T, window], the word itself in the middle
     review: NDArray[np.int32]  # [T]
@@ -48,7 +46,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole documents, about `BLOCK_TOKENS` words, and the pairs that look at them."""
+    """Whole documents, about `BLOCK_TOKENS` words together, and the pairs that read them."""
 
     first: int  # of the batch's tokens
     last: int
@@ -59,11 +57,11 @@ class Block:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Where documents lie that are end to end, which pairs look at them, and where to cut them into blocks."""
+    """Where documents lie that are end to end, which pairs read them, and where they are cut into blocks."""
 
     edges: Ints  # [B + 1] tokens of each block
     pair_edges: Ints  # [B + 1]
-    pairs: Ints  # [P] places in the batch, in the order of their documents; those with no word are not there
+    pairs: Ints  # [P] places in the batch, in the order of their documents; pairs without a word are left out
     spans: Ints  # [P, 2] tokens of each pair's document
     hole_edges: Ints  # [P + 1]
     holes: Ints  # tokens that each pair leaves out
@@ -71,10 +69,9 @@ class Blocks:
     def __len__(self) -> int:
         return len(self.edges) - 1
 
-    @cached_property
-    def tiles(self) -> Ints:
-        """[B + 1] where each block begins when all are filled up to whole tiles."""
-        return _from_zero(-(-np.diff(self.edges) // TILE))
+    def tiles(self, size: int) -> Ints:
+        """[B + 1] the tile each block begins at, when all are filled up to whole tiles of so many words."""
+        return _from_zero(-(-np.diff(self.edges) // size))
 
     def __getitem__(self, number: int) -> Block:
         first, last = int(self.edges[number]), int(self.edges[number + 1])
@@ -96,7 +93,7 @@ class RaggedWords:
 
 
 def lay_down(windows: Windows, owners: Ints, leave_out: Ints | None = None) -> RaggedWords:
-    """The documents of some pairs' owners, each once; `leave_out` names a record for each pair, -1 for none."""
+    """The documents of some pairs' owners, each once; `leave_out` is the record a pair does not read, -1 for none."""
     distinct, document, counts = np.unique(owners, return_inverse=True, return_counts=True)
     starts = windows.offsets[distinct]
     lengths = windows.offsets[distinct + 1] - starts
@@ -120,9 +117,10 @@ def lay_down(windows: Windows, owners: Ints, leave_out: Ints | None = None) -> R
 
 
 def cut(offsets: Ints, document: Ints, hole_lengths: Ints, holes: Ints) -> Blocks:
-    """Runs of documents; a pair whose document is empty, or all left out, is in no block.
+    """Documents cut into blocks; a pair whose document is empty, or left out as a whole, is in no block.
 
-    Document d is `offsets[d]:offsets[d + 1]`; `document` is each pair's; `holes` are the words left out, pair by pair.
+    Document d is `offsets[d]:offsets[d + 1]`; `document` has the number of each pair's; `holes` are the words left
+    out, pair by pair.
     """
     begins, ends = offsets[:-1], offsets[1:]
     filled = np.flatnonzero(ends > begins)
@@ -157,7 +155,7 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
 
 
 def pair_weights(block: Block, dtype: type[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    """[P, T] one over the length of a pair's document at its words, zero elsewhere."""
+    """[P, T] one over the number of words a pair reads, at those words; zero elsewhere."""
     weights = np.zeros((len(block.pairs), block.last - block.first), dtype)
     for row, (first, last), hole in zip(weights, block.spans, block.holes, strict=True):
         row[first:last] = 1 / (last - first - len(hole))

@@ -1,4 +1,4 @@
-/* What the ways forth and back through documents share: the parameters, the documents, and the attention. */
+/* What encode.c and encode_back.c share: the parameters, the documents, and the attention. */
 
 #include "folds.h"
 

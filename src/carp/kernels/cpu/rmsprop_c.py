@@ -1,27 +1,26 @@
-"""RMSprop of torch.optim in C: one sweep over all parameters, on the plain optimizer's own state."""
+"""torch's RMSprop in C: one sweep over all parameters, on the optimizer's own state."""
 
 from __future__ import annotations
-
-import ctypes
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.word_convolution_c import words_library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 
 
 class NativeRmsprop:
-    """`step` is the plain optimizer's for the parameters that have a gradient."""
+    """`step` does what the optimizer's own would do."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, loaded: ctypes.CDLL) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, loaded: KernelLibrary) -> None:
         self.optimizer, self.library = optimizer, loaded
 
     @classmethod
     def of(cls, optimizer: torch.optim.Optimizer) -> NativeRmsprop | None:
         groups = optimizer.param_groups
         plain = type(optimizer) is torch.optim.RMSprop and len(groups) == 1
-        loaded = words_library()
+        loaded = compiler.library()
         if not plain or loaded is None or any(groups[0][name] for name in ("momentum", "centered", "weight_decay")):
             return None
         tensors = groups[0]["params"]

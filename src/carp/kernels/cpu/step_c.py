@@ -1,6 +1,6 @@
-"""The rounds of one training step in C: the same as step_torch.py's, in numbers of single precision.
+"""The rounds of one training step in C: the same as in step_torch.py, in single precision.
 
-A thread makes one call a round and takes pieces of the work inside it, so that Python is asked for nothing meanwhile.
+Each thread makes one call a round and takes pieces of the work inside it, so that Python is not needed in between.
 """
 
 from __future__ import annotations
@@ -10,42 +10,36 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.ragged import TILE
+from carp.kernels.cpu import compiler
 from carp.kernels.cpu.step_plan import StepPlan
 from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Store, spread
-from carp.kernels.cpu.viewpoints_c import (
-    EncodedSideStruct,
-    NativeDocuments,
-    NativeReader,
-    Rounds,
-    back_library,
-    encoder_library,
-)
+from carp.kernels.cpu.viewpoints_c import EncodedSideStruct, NativeDocuments, NativeReader, Rounds
 from carp.kernels.cpu.word_convolution import RowOptimizer
-from carp.kernels.cpu.word_convolution_c import NativeFilters, WordRounds, whole_vectors, words_library
+from carp.kernels.cpu.word_convolution_c import NativeFilters, WordRounds
 from carp.models.carp import Carp, Viewpoints
 
-BLOCKS = 2  # of a piece; their gradients are added up there
+BLOCKS = 2  # of documents in a piece, which adds up their gradients
 
 
-def native_covers(model: Carp, rows: RowOptimizer) -> bool:
+def covers_steps_in_c(model: Carp, rows: RowOptimizer) -> bool:
     """Whether steps of this model can be taken in C."""
     single = all(t.dtype == torch.float32 and t.is_contiguous() for t in (*model.parameters(), rows.square))
-    return single and all(library() is not None for library in (encoder_library, back_library, words_library))
+    return single and compiler.library() is not None
 
 
 class NativeStep:
-    """`forth`, `start_back` and `finish_back`, one after another."""
+    """`forward`, `start_backward` and `finish_backward`, one after another."""
 
     def __init__(
         self, step: StepPlan, sides: Sequence[Viewpoints], stores: Sequence[Store], rows: RowOptimizer, scale: float
     ) -> None:
         self.step, self.sides, self.stores, self.rows = step, sides, stores, rows
-        words = words_library()
-        assert words is not None, "asked before: native_covers"
-        self.filters = [NativeFilters(side.convolution, scale, words) for side in sides]
-        wide = whole_vectors(rows.table.shape[1])
+        loaded = compiler.library()
+        assert loaded is not None, "asked before: covers_steps_in_c"
+        self.library = loaded
+        self.filters = [NativeFilters(side.convolution, scale, loaded) for side in sides]
+        wide = loaded.filled_up(rows.table.shape[1])
         embeddings = self._room(0, "embeddings", len(step.words.distinct) * wide)
         self.words = WordRounds(self.filters, step.words, embeddings)
         self.pieces = [
@@ -57,43 +51,43 @@ class NativeStep:
     def _room(self, side: int, name: str, count: int) -> Tensor:
         return self.stores[side].take(name, count, self.rows.table)
 
-    def forth(self) -> tuple[Tensor, Tensor]:
+    def forward(self) -> tuple[Tensor, Tensor]:
         """The viewpoints and the aspects of the batch's pairs."""
         together = zip(self.filters, self.step.words.sides, self.stores, strict=True)
         slices = [filters.table(words.last - words.first, store) for filters, words, store in together]
-        wait = _start_on_all(lambda: self.words.forth(self.rows.table, slices))
+        wait = _start_on_all(lambda: self.words.forward(self.rows.table, slices))
         found = self._lay_out(slices)
         wait()
         room, like = max(documents.room(self.readers[0]) for documents in self.documents), self.rows.table
-        _start_on_all(lambda: self.rounds.forth(Store.of_thread().take("reading", room, like)))()
+        _start_on_all(lambda: self.rounds.forward(Store.of_thread().take("reading", room, like)))()
         return found
 
     def _lay_out(self, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """All that the documents' rounds need, and where their viewpoints will be."""
-        loaded, step = encoder_library(), self.step
-        assert loaded is not None, "asked before: native_covers"
-        self.readers = [NativeReader(side, loaded) for side in self.sides]
+        """Prepare what the documents' rounds need; the tensors that their viewpoints will be in."""
+        step, tile = self.step, self.library.tile
+        self.readers = [NativeReader(side, self.library) for side in self.sides]
         self.documents = [
-            NativeDocuments(tokens.blocks, of.places, step.chance, keys)
+            NativeDocuments(tile, tokens.blocks, of.places, step.chance, keys)
             for tokens, of, keys in zip(step.sides, step.words.sides, step.keys, strict=True)
         ]
         shape = len(step.batch), self.readers[0].m, self.readers[0].k
         found = self.rows.table.new_zeros(shape), self.rows.table.new_zeros(shape)
-        self.rounds = Rounds([self._side(side, slices[side], found[side]) for side in (0, 1)], self.pieces)
+        both = [self._side(side, slices[side], found[side]) for side in (0, 1)]
+        self.rounds = Rounds(self.library, both, self.pieces)
         return found
 
     def _side(self, side: int, slices: Tensor, viewpoints: Tensor) -> EncodedSideStruct:
         reader, documents = self.readers[side], self.documents[side]
         rows = {"features": reader.n, "gates": reader.m * reader.n, "words": reader.m * reader.k}
-        traces = [self._room(side, name, count * documents.tiles * TILE) for name, count in rows.items()]
+        traces = [self._room(side, name, count * documents.tiles * documents.tile) for name, count in rows.items()]
         places = (tensor.data_ptr() for tensor in (*traces, viewpoints))
         return EncodedSideStruct(reader.struct, documents.struct, slices.data_ptr(), slices.shape[1], *places)
 
-    def start_back(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
-        """Begin the documents' way back; the returned function waits for its end."""
+    def start_backward(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
+        """Begin to go backward through the documents; the returned function waits for the end."""
         reader, like = self.readers[0], self.rows.table
         m, n, k = reader.m, reader.n, reader.k
-        width = whole_vectors(n)
+        width = self.library.filled_up(n)
         self.d_features = [self._room(side, "rows", len(self.step.sides[side]) * width) for side in (0, 1)]
         for side, grad, rows in zip(self.rounds.sides, grads, self.d_features, strict=True):
             side.grad, side.rows = grad.data_ptr(), rows.data_ptr()
@@ -102,11 +96,11 @@ class NativeStep:
         room = max(documents.room_back(reader) for documents in self.documents)
         longest = max(documents.longest for documents in self.documents)
         return _start_on_all(
-            lambda: self.rounds.back(longest, Store.of_thread().take("reading", room, like), self.sums)
+            lambda: self.rounds.backward(longest, Store.of_thread().take("reading", room, like), self.sums)
         )
 
-    def finish_back(self) -> list[dict[str, Tensor]]:
-        """The words' rows learn; gradients of each side's parameters by name, none where the side has no word."""
+    def finish_backward(self) -> list[dict[str, Tensor]]:
+        """Update the words' rows; the gradients of each side's parameters by name, none where the side has no word."""
         self.rows.begin()
         filters, like = self.filters[0], self.rows.table
         shape = len(self.words.stretches), 2, filters.columns, filters.wide
@@ -114,7 +108,7 @@ class NativeStep:
         room = self.words.room()
         take = Store.of_thread
         wait = _start_on_all(
-            lambda: self.words.back(self.d_features, self.rows, parts, take().take("words", room, like))
+            lambda: self.words.backward(self.d_features, self.rows, parts, take().take("words", room, like))
         )
         found = [self._gradients(side) for side in (0, 1)]
         wait()
@@ -124,7 +118,7 @@ class NativeStep:
         return found
 
     def _gradients(self, side: int) -> dict[str, Tensor]:
-        """Of all but the filters, and "bias", the sum of the tokens'."""
+        """Those of a side but for its filters'; "bias" is the sum over the tokens."""
         of = [number for number, piece in enumerate(self.pieces) if piece[0] == side]
         if not of:
             return {}

@@ -1,4 +1,4 @@
-"""Batches made ready for a training step on the CPU: numbers only, no parameter has been looked at."""
+"""Prepares batches for training steps on the CPU; no parameter is needed for that."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class StepPlan:
     batch: Batch
     sides: tuple[RaggedWords, RaggedWords]
     words: BatchWords
-    keys: tuple[Keys, Keys]  # of each side's features' numbers: those below `chance` are dropped
+    keys: tuple[Keys, Keys]  # each side's, for `drawn`: features whose number is below `chance` are dropped
     chance: int
     filters: int
 
     @property
     def dropped(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
-        """[T, n] of each side."""
+        """Which features [T, n] of each side dropout leaves out; None without dropout."""
         if not self.chance:
             return None
         user, item = (drawn(len(side), self.filters, keys) for side, keys in zip(self.sides, self.keys, strict=True))
@@ -36,7 +36,7 @@ class StepPlan:
 
 
 def drawn(tokens: int, filters: int, keys: Keys) -> NDArray[np.uint32]:
-    """A number for each feature [T, n], mixed from its place and the keys: as `drop` in encode.c."""
+    """A random number for each feature [T, n], mixed from its place and the keys as in `drop` of encode.c."""
     place = np.arange(tokens * filters, dtype=np.uint32)
     x = (place * np.uint32(0x9E3779B1)) ^ np.uint32(keys[0])
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B) + np.uint32(keys[1])
@@ -45,7 +45,7 @@ def drawn(tokens: int, filters: int, keys: Keys) -> NDArray[np.uint32]:
 
 
 class StepMaker:
-    """All of an epoch's random choices, a function of the seed and the epoch's number."""
+    """Makes the steps of an epoch; all random choices follow from the seed and the epoch's number."""
 
     def __init__(self, model: Carp, data: TrainingData, size: int) -> None:
         self.config, self.data, self.size = model.config, data, size

@@ -1,4 +1,4 @@
-"""The rounds of one training step in torch: where there is no compiler, and for numbers of double precision."""
+"""The rounds of one training step in torch, for where there is no C and for double precision."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from carp.models.carp import Viewpoints
 
 @dataclass
 class Piece:
-    """A block of one side with its place among the gradients and what it keeps between the rounds."""
+    """A block of one side, its place among the gradients, and what it keeps from one round to the next."""
 
     side: int
     number: int
@@ -37,7 +37,7 @@ class Piece:
 
 
 class TorchStep:
-    """`forth`, `start_back` and `finish_back`, one after another."""
+    """`forward`, `start_backward` and `finish_backward`, one after another."""
 
     def __init__(
         self, step: StepPlan, sides: Sequence[Viewpoints], stores: Sequence[Store], rows: RowOptimizer, scale: float
@@ -48,7 +48,7 @@ class TorchStep:
         self.gates = [Gates(side) for side in sides]
         self.stretches = step.words.stretches()
 
-    def forth(self) -> tuple[Tensor, Tensor]:
+    def forward(self) -> tuple[Tensor, Tensor]:
         """The viewpoints and the aspects of the batch's pairs."""
         self.embeddings = self._slices()
         m, k = self.gates[0].viewpoints, self.gates[0].size
@@ -90,17 +90,17 @@ class TorchStep:
         workers().run(slices, self.stretches)
         return embeddings
 
-    def start_back(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
-        """Begin the documents' way back; the returned function waits for its end."""
+    def start_backward(self, grads: tuple[Tensor, Tensor]) -> Callable[[], None]:
+        """Begin to go backward through the documents; the returned function waits for the end."""
         self.d_features = [self._room(side, len(tokens)) for side, tokens in enumerate(self.step.sides)]
         self.found: list[list[SideGradients | None]] = [[None] * len(tokens.blocks) for tokens in self.step.sides]
 
-        def way_back(piece: Piece) -> None:
+        def backward(piece: Piece) -> None:
             rows = self.d_features[piece.side][piece.block.first : piece.block.last]
             grad = grads[piece.side][torch.from_numpy(piece.block.pairs)]
             self.found[piece.side][piece.number] = backward_block(self.gates[piece.side], piece.trace, grad, rows)
 
-        return workers().start(way_back, self.pieces)
+        return workers().start(backward, self.pieces)
 
     def _room(self, side: int, tokens: int) -> Tensor:
         n = self.gates[side].filters
@@ -108,8 +108,8 @@ class TorchStep:
         room[-1].zero_()
         return room
 
-    def finish_back(self) -> list[dict[str, Tensor]]:
-        """The words' rows learn; gradients of each side's parameters by name, none where the side has no word."""
+    def finish_backward(self) -> list[dict[str, Tensor]]:
+        """Update the words' rows; the gradients of each side's parameters by name, none where the side has no word."""
         parts: list[list[Tensor | None]] = [[] for _ in self.stretches]
         self.rows.begin()
 

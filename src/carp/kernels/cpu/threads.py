@@ -1,7 +1,8 @@
 """Threads for work that is cut into cache-sized pieces, each piece computed by one thread alone.
 
-A library's own threads meet at the end of every operation; pieces meet once, after many operations, and what a piece
-works on stays in its core's cache. Which thread takes which piece changes nothing: results are kept by piece.
+torch's own threads wait for each other at the end of every operation. Here they wait once, after many operations, and
+what a piece works on stays in its core's cache. Results are kept by piece, so that it does not matter which thread
+takes which.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Workers:
             self._pool = ThreadPoolExecutor(self.count, "carp", initializer=torch.set_num_threads, initargs=(1,))
             meeting = threading.Barrier(self.count)
             _finish([self._pool.submit(meeting.wait) for _ in range(self.count)])
-            torch.set_num_threads(before)  # threads that are born later ask for this number, not for ours
+            torch.set_num_threads(before)  # threads that start later take this number, not ours
         return self._pool
 
 
@@ -66,5 +67,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def workers() -> Workers:
-    """As many as torch may use; the same ones whenever the number is the same."""
+    """As many threads as torch may use; the same number gives the same threads."""
     return _workers(torch.get_num_threads())

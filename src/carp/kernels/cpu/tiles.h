@@ -5,12 +5,15 @@
 
 #include "lanes.h"
 
-#define TOKENS (2 * LANES)
 #ifdef __AVX512F__
-#define GROUP 12 /* rows whose sums lie in registers */
 #include <immintrin.h>
+#endif
+
+#define TOKENS (2 * LANES)
+#if REGISTERS == 32
+#define GROUP 12 /* rows whose sums lie in registers */
 #else
-#define GROUP 3
+#define GROUP 6
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
@@ -84,9 +87,9 @@ static void multiply(const float *packed, long rows, long depth, const float *in
         switch (there) {
 #define OF(R) \
     case R: product(R, packed, depth, in, start, out, add); break;
-            OF(1) OF(2) OF(3)
+            OF(1) OF(2) OF(3) OF(4) OF(5) OF(6)
 #if GROUP == 12
-            OF(4) OF(5) OF(6) OF(7) OF(8) OF(9) OF(10) OF(11) OF(12)
+            OF(7) OF(8) OF(9) OF(10) OF(11) OF(12)
 #endif
 #undef OF
         }

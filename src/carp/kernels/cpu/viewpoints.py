@@ -28,8 +28,8 @@ from carp.kernels.cpu.ragged import Block, pair_weights
 from carp.models.carp import CarpConfig, Viewpoints
 
 
-def covers(config: CarpConfig) -> bool:
-    """Whether documents of this form of the model can be encoded here."""
+def covers_encoding(config: CarpConfig) -> bool:
+    """Whether documents of this form of the model can be encoded by this package."""
     return (
         config.dropout_on == "features"
         and not config.across_reviews
@@ -77,7 +77,7 @@ class Store:
 
     @staticmethod
     def of_thread() -> Store:
-        """For what is needed inside a block and by nobody after it."""
+        """A store for what is needed inside a block and not after it."""
         if not hasattr(_own, "store"):
             _own.store = Store()
         store: Store = _own.store
@@ -89,19 +89,19 @@ LARGE = 1 << 22  # bytes
 
 
 def _fresh(count: int, like: Tensor) -> Tensor:
-    """Large memory in large pages where the system has them: it is read from end to end, or anywhere."""
+    """Memory; a lot of it comes in large pages where the system has them, since all of it is read."""
     size = count * like.element_size()
     if size < LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return like.new_empty(count)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel may be built without
+    with contextlib.suppress(OSError):  # a Linux kernel may be built without them
         pages.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(pages, dtype=like.dtype, count=count)
 
 
 @dataclass
 class Trace:
-    """What a block keeps for the way back."""
+    """What a block keeps for going backward."""
 
     features: Tensor  # [n + 1, T]
     gate: Tensor  # [M, n, T]
@@ -136,7 +136,7 @@ def read_features(codes: Tensor, slices: Tensor, trace: Trace, dropped: NDArray[
     """c_j of a block: the sum of its neighbours' slices, through ReLU; and the row of ones."""
     features = trace.features[:-1]
     begins = torch.arange(0, codes.numel(), codes.shape[1], dtype=torch.int32)
-    sums = torch.embedding_bag(slices, codes.view(-1), begins, mode=0)[0]  # as F's, without its checks in Python
+    sums = torch.embedding_bag(slices, codes.view(-1), begins, mode=0)[0]  # without F's checks in Python
     features.copy_(sums.T)
     features.relu_()
     if dropped is not None:

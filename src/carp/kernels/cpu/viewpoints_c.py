@@ -1,4 +1,4 @@
-"""Viewpoints from ragged documents in C: see encode.c; here are its arguments."""
+"""Viewpoints from ragged documents in C: the arguments of encode.c and encode_back.c."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import library
-from carp.kernels.cpu.ragged import TILE, Blocks
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
+from carp.kernels.cpu.ragged import Blocks
 from carp.models.carp import Viewpoints
 from carp.reviews.documents import Documents
 
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
-COLUMNS = "edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs"  # of Blocks
+COLUMNS = "edges", "tiles", "pair_edges", "spans", "hole_edges", "holes", "pairs"  # of Blocks, but for the tiles
 
 
 class ReaderStruct(ctypes.Structure):
@@ -50,32 +51,10 @@ class EncodedSideStruct(ctypes.Structure):
     ]
 
 
-def encoder_library() -> ctypes.CDLL | None:
-    loaded = library("encode")
-    if loaded is not None and not loaded.carp_pack.argtypes:
-        loaded.carp_pack.argtypes = [_POINTER, *[_LONG] * 4, _POINTER]
-        loaded.carp_read.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, _POINTER, _LONG, ctypes.c_int, *[_POINTER] * 5]
-        loaded.carp_read_round.argtypes = [_POINTER, _POINTER, _LONG, _POINTER, _POINTER]
-        loaded.carp_windows.argtypes = [*[_POINTER] * 3, *[_LONG] * 2, _POINTER, ctypes.c_int, _LONG, _POINTER]
-        for function in (loaded.carp_pack, loaded.carp_read, loaded.carp_read_round, loaded.carp_windows):
-            function.restype = None
-    return loaded
-
-
-def back_library() -> ctypes.CDLL | None:
-    loaded = library("encode_back")
-    if loaded is not None and not loaded.carp_read_back_round.argtypes:
-        loaded.carp_read_back_round.argtypes = [
-            *[_POINTER] * 2, _LONG, _POINTER, _LONG, *[_POINTER] * 2, _LONG
-        ]  # fmt: skip
-        loaded.carp_read_back_round.restype = None
-    return loaded
-
-
 class NativeReader:
     """A side's parameters packed for one step."""
 
-    def __init__(self, side: Viewpoints, loaded: ctypes.CDLL) -> None:
+    def __init__(self, side: Viewpoints, loaded: KernelLibrary) -> None:
         config = side.config
         self.library = loaded
         self.m, self.n, self.k, self.window = config.viewpoints, config.filters, config.latent_size, config.window
@@ -91,43 +70,45 @@ class NativeReader:
         loaded.carp_pack(context.data_ptr(), n, m * n, 1, n, gate_back.data_ptr())
         loaded.carp_pack(project.data_ptr(), k, n, n, 1, projects[0].data_ptr())
         loaded.carp_pack(project.data_ptr(), n, k, 1, n, projects[1].data_ptr())
-        self.kept = [gate, query.contiguous(), projects[0], gate_back, projects[1]]  # pointers do not keep alive
+        # C gets addresses, which keep nothing alive.
+        self.kept = [gate, query.contiguous(), projects[0], gate_back, projects[1]]
         places = [tensor.data_ptr() for tensor in self.kept]
         self.struct = ReaderStruct(m, n, k, config.window, config.attention_scale, *places)
 
     @classmethod
     def of(cls, side: Viewpoints) -> NativeReader | None:
         single = side.projection.dtype == torch.float32 and side.projection.device.type == "cpu"
-        loaded = encoder_library() if single else None
+        loaded = compiler.library() if single else None
         return None if loaded is None else cls(side, loaded)
 
 
 class NativeDocuments:
-    """Documents as C finds them; `places` [T, window] are rows of the slices."""
+    """Documents as C expects them; `places` [T, window] are rows of the slices."""
 
     def __init__(
-        self, blocks: Blocks, places: NDArray[np.int32], chance: int = 0, keys: tuple[int, int] = (0, 0)
+        self, tile: int, blocks: Blocks, places: NDArray[np.int32], chance: int = 0, keys: tuple[int, int] = (0, 0)
     ) -> None:
-        columns = [getattr(blocks, name) for name in COLUMNS]
+        tiles = blocks.tiles(tile)
+        columns = [tiles if name == "tiles" else getattr(blocks, name) for name in COLUMNS]
         self.kept = [np.ascontiguousarray(column) for column in (places, *columns)]
-        self.tiles = int(blocks.tiles[-1])
-        self.longest = int(np.diff(blocks.tiles).max(initial=0))  # tiles of a block
+        self.tile, self.tiles = tile, int(tiles[-1])
+        self.longest = int(np.diff(tiles).max(initial=0))  # tiles of a block
         first, *rest = (column.ctypes.data for column in self.kept)
         self.struct = LaidDown(first, chance, keys, *rest)
 
     def room(self, reader: NativeReader) -> int:
         """Numbers needed inside a block."""
-        return (2 * reader.n + 2 * self.longest + 2 + reader.k) * TILE
+        return (2 * reader.n + 2 * self.longest + 2 + reader.k) * self.tile
 
     def room_back(self, reader: NativeReader) -> int:
         m, n, k = reader.m, reader.n, reader.k
-        return (self.longest * (m * k + m * n + 6) + 2 * n + 2 * k + 8) * TILE
+        return (self.longest * (m * k + m * n + 6) + 2 * n + 2 * k + 8) * self.tile
 
 
 def read_blocks(
     reader: NativeReader, documents: NativeDocuments, some: range, slices: Tensor, rooms: Sequence[Tensor], out: Tensor
 ) -> None:
-    """The viewpoints of some blocks' pairs from slices [words, stride]; `rooms`: for features, words and the rest."""
+    """The viewpoints of some blocks' pairs from slices [words, stride]; `rooms` are for features, words and more."""
     features, words, room = (tensor.data_ptr() for tensor in rooms)
     reader.library.carp_read(
         ctypes.byref(reader.struct), ctypes.byref(documents.struct), some.start, some.stop,
@@ -136,36 +117,32 @@ def read_blocks(
 
 
 class Rounds:
-    """Both sides of a training step through all their blocks, forth and back; every thread calls, and takes pieces."""
+    """Both sides of a training step, forward and backward; every thread calls, and takes pieces until none is left."""
 
-    def __init__(self, sides: Sequence[EncodedSideStruct], pieces: Sequence[tuple[int, int, int]]) -> None:
-        self.sides = (EncodedSideStruct * 2)(*sides)
+    def __init__(
+        self, loaded: KernelLibrary, sides: Sequence[EncodedSideStruct], pieces: Sequence[tuple[int, int, int]]
+    ) -> None:
+        self.library, self.sides = loaded, (EncodedSideStruct * 2)(*sides)
         self.pieces = np.array(pieces, np.int64).reshape(-1, 3)
-        self.next = np.zeros(2, np.int64)  # forth, back
+        self.next = np.zeros(2, np.int64)  # forward, backward
 
-    def forth(self, room: Tensor) -> None:
-        loaded = encoder_library()
-        assert loaded is not None, "whoever has a reader has the library"
-        loaded.carp_read_round(
+    def forward(self, room: Tensor) -> None:
+        self.library.carp_read_round(
             self.sides, self.pieces.ctypes.data, len(self.pieces), self.next[:1].ctypes.data, room.data_ptr()
         )
 
-    def back(self, longest: int, room: Tensor, sums: Tensor) -> None:
-        """`sums` [pieces, .] as read_back's in encode_back.c."""
-        loaded = back_library()
-        assert loaded is not None, "whoever steps has the library"
-        loaded.carp_read_back_round(
+    def backward(self, longest: int, room: Tensor, sums: Tensor) -> None:
+        """`sums` [pieces, .] are those of `read_back` in encode_back.c."""
+        self.library.carp_read_back_round(
             self.sides, self.pieces.ctypes.data, len(self.pieces), self.next[1:].ctypes.data,
             longest, room.data_ptr(), sums.data_ptr(), sums.shape[1],
         )  # fmt: skip
 
 
-def find_windows(documents: Documents, some: range, slot: NDArray[np.int32], places: NDArray[np.int32]) -> None:
-    """The places of the words around each word of some documents; nobody's is one beyond the last word's."""
-    loaded = encoder_library()
-    assert loaded is not None, "whoever has a reader has the library"
+def find_windows(
+    loaded: KernelLibrary, documents: Documents, some: range, slot: NDArray[np.int32], places: NDArray[np.int32]
+) -> None:
+    """The places of the words around each word of some documents; one beyond the last word's place is no word."""
     columns = (column.ctypes.data for column in (documents.words, documents.review, documents.offsets))
-    nobody = int(slot[-1]) + 1
-    loaded.carp_windows(
-        *columns, some.start, some.stop, slot.ctypes.data, nobody, places.shape[1], places.ctypes.data
-    )  # fmt: skip
+    no_word = int(slot[-1]) + 1
+    loaded.carp_windows(*columns, some.start, some.stop, slot.ctypes.data, no_word, places.shape[1], places.ctypes.data)

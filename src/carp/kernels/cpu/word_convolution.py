@@ -1,8 +1,8 @@
 """The convolution over the distinct words of a batch, forward and backward, and the optimiser's step on their rows.
 
-The distinct words lie in the order: those only users' documents have, those of both sides, those only items' have.
-So each side's words are one stretch of rows, and every row is read and written once a step however many documents
-have the word.
+The distinct words are in three groups: first those of users' documents alone, then those of both sides, then those of
+items' documents alone. So each side's words are one stretch of rows, and every row is read and written once a step,
+however many documents have the word.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from torch import Tensor
 from carp.kernels.cpu.ragged import RaggedWords
 from carp.models.layers import WordConvolution
 
-AHEAD = 6  # as in words.c
+AHEAD = 6  # the same number as in words.c
 ROWS = 512  # words worked on at once: their embeddings and gradients fill a core's cache
 
 
 @dataclass(frozen=True)
 class SideWords:
-    """Where one side's tokens find their words, and its words their tokens."""
+    """Which words one side's tokens are, and which tokens its words have."""
 
     first: int  # the stretch of distinct words this side has
     last: int
-    places: NDArray[np.int32]  # [T, window] the words around each token, counted from `first`; one beyond: nobody
-    order: NDArray[np.int32]  # [T + AHEAD] tokens, word by word; those beyond are any
+    places: NDArray[np.int32]  # [T, window] the words around each token, counted from `first`; one beyond is no word
+    order: NDArray[np.int32]  # [T + AHEAD] tokens, word by word; the last AHEAD are never used
     offsets: NDArray[np.int64]  # [words + 1] where each word's tokens begin
 
     @cached_property
     def codes(self) -> Tensor:
-        """[T, window] rows of the slices, of which each word has `window`."""
+        """[T, window] rows of the slices: each word has `window` of them."""
         window = self.places.shape[1]
         return torch.from_numpy(self.places * window + np.arange(window, dtype=np.int32))
 
     @cached_property
     def users(self) -> list[Tensor]:
-        """For each step of the window, the tokens that look at a word, word by word; T: none does."""
+        """For each step of the window, the tokens that see a word at that step, word by word; T where none does."""
         count, window = self.places.shape
         order, found = self.order[:count], []
         for step in range(window):
@@ -91,15 +91,15 @@ def find_words(user: RaggedWords, item: RaggedWords, words: int) -> BatchWords:
 
 
 def _side_words(tokens: RaggedWords, slot: NDArray[np.int32], first: int, last: int) -> SideWords:
-    window, nobody = tokens.neighbours.shape[1], last - first
+    window, no_word = tokens.neighbours.shape[1], last - first
     own = slot - np.int32(first)
-    own[0] = nobody
+    own[0] = no_word
     places = own.take(tokens.neighbours)
     middle = places[:, window // 2].copy()
-    narrow = middle.astype(np.uint16) if nobody <= np.iinfo(np.uint16).max else middle  # sixteen bits sort by radix
+    narrow = middle.astype(np.uint16) if no_word <= np.iinfo(np.uint16).max else middle  # sixteen bits sort by radix
     order = np.zeros(len(middle) + AHEAD, np.int32)
     order[: len(middle)] = np.argsort(narrow, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(middle, minlength=nobody))])
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(middle, minlength=no_word))])
     return SideWords(first, last, places, order, offsets)
 
 
@@ -109,7 +109,7 @@ class Filters:
     def __init__(self, convolution: WordConvolution, words: SideWords, scale: float) -> None:
         weight = convolution.weight.detach()
         self.window, dimension, self.filters = weight.shape
-        self.scale = scale  # of dropout's survivors: ReLU lets a positive factor pass
+        self.scale = scale  # of the features that dropout keeps: ReLU lets a positive factor pass
         self.weight = weight.permute(1, 0, 2).reshape(dimension, -1) * scale
         self.bias = convolution.bias.detach() * scale
         self.words = words
@@ -161,7 +161,7 @@ class RowOptimizer:
         self.step += 1
 
     def update(self, rows: Tensor, values: Tensor, grad: Tensor) -> None:
-        """Rows (each once) that now hold `values`; `grad` is used up."""
+        """Update rows, each given once, that now hold `values`; `grad` is overwritten."""
         numbers = rows.numpy()
         shrink = torch.from_numpy(self.decay ** (self.now - self.settled[numbers])).to(grad.dtype)
         self.settled[numbers] = self.now

@@ -1,4 +1,4 @@
-"""The convolution over distinct words in C: see words.c; here are its arguments."""
+"""The convolution over distinct words in C: the arguments of words.c."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carp.kernels.cpu.compiler import LANES, library
+from carp.kernels.cpu import compiler
+from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.viewpoints import Store
 from carp.kernels.cpu.word_convolution import BatchWords, RowOptimizer
 from carp.models.layers import WordConvolution
 
-WORDS = 96  # as in words.c
+WORDS = 96  # the same number as in words.c
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 
 
@@ -27,7 +28,7 @@ class FilterStruct(ctypes.Structure):
     ]
 
 
-class SideStruct(ctypes.Structure):
+class WordSideStruct(ctypes.Structure):
     """`side_words` of words.c."""
 
     _fields_ = [
@@ -56,34 +57,16 @@ class BatchStruct(ctypes.Structure):
     ]
 
 
-def words_library() -> ctypes.CDLL | None:
-    loaded = library("words")
-    if loaded is not None and not loaded.carp_take.argtypes:
-        loaded.carp_take.argtypes = [_POINTER, _LONG, _POINTER, _LONG, _POINTER]
-        loaded.carp_slices.argtypes = [_POINTER, _POINTER, _LONG, _POINTER]
-        loaded.carp_slices_round.argtypes = [_POINTER] * 5
-        loaded.carp_words_round.argtypes = [_POINTER] * 6
-        loaded.carp_rmsprop.argtypes = [*[_POINTER] * 4, _LONG, *[ctypes.c_double] * 3]
-        rounds = loaded.carp_slices_round, loaded.carp_words_round
-        for function in (loaded.carp_take, loaded.carp_slices, loaded.carp_rmsprop, *rounds):
-            function.restype = None
-    return loaded
-
-
-def whole_vectors(columns: int) -> int:
-    return -(-columns // LANES) * LANES
-
-
 class NativeFilters:
     """One side's filters laid out for a step."""
 
-    def __init__(self, convolution: WordConvolution, scale: float, loaded: ctypes.CDLL) -> None:
+    def __init__(self, convolution: WordConvolution, scale: float, loaded: KernelLibrary) -> None:
         weight = convolution.weight.detach()
         self.library = loaded
         self.window, self.dimension, self.filters = weight.shape
-        self.scale = scale  # of dropout's survivors: ReLU lets a positive factor pass
+        self.scale = scale  # of the features that dropout keeps: ReLU lets a positive factor pass
         self.columns = self.window * self.filters
-        self.stride, self.wide = whole_vectors(self.columns), whole_vectors(self.dimension)
+        self.stride, self.wide = loaded.filled_up(self.columns), loaded.filled_up(self.dimension)
         self.weight = weight.new_zeros(self.dimension, self.stride)
         shaped = self.weight[:, : self.columns].view(-1, self.window, self.filters)
         torch.mul(weight.permute(1, 0, 2), scale, out=shaped)
@@ -98,13 +81,13 @@ class NativeFilters:
     @classmethod
     def of(cls, convolution: WordConvolution, scale: float = 1.0) -> NativeFilters | None:
         single = convolution.weight.dtype == torch.float32 and convolution.weight.device.type == "cpu"
-        loaded = words_library() if single else None
+        loaded = compiler.library() if single else None
         return None if loaded is None else cls(convolution, scale, loaded)
 
     def table(self, words: int, store: Store) -> Tensor:
-        """Room for the slices of some words and of nobody; a vector may be read beyond the last."""
-        flat = store.take("slices", (words + 1) * self.stride + LANES, self.weight)
-        table = flat[:-LANES].view(words + 1, self.stride)
+        """Room for the slices of some words and, at the end, of no word; a vector may be read beyond them."""
+        flat = store.take("slices", (words + 1) * self.stride + self.library.lanes, self.weight)
+        table = flat[: -self.library.lanes].view(words + 1, self.stride)
         table[-1].zero_()
         return table
 
@@ -118,23 +101,21 @@ class NativeFilters:
         return {"convolution.weight": shaped * self.scale, "convolution.bias": bias * self.scale}
 
 
-def take_rows(table: Tensor, numbers: Tensor, out: Tensor) -> None:
+def take_rows(loaded: KernelLibrary, table: Tensor, numbers: Tensor, out: Tensor) -> None:
     """Numbered rows of a table into rows that are filled up to whole vectors."""
-    loaded = words_library()
-    assert loaded is not None, "whoever has filters has the library"
     loaded.carp_take(table.data_ptr(), table.shape[1], numbers.data_ptr(), len(numbers), out.data_ptr())
 
 
 class WordRounds:
-    """The words of a batch forth and back; every thread calls, and takes stretches of them."""
+    """The words of a batch, forward and backward; every thread calls, and takes stretches until none is left."""
 
     def __init__(self, filters: Sequence[NativeFilters], words: BatchWords, rows: Tensor) -> None:
         self.words, self.wide, self.stride = words, filters[0].wide, filters[0].stride
         self.library = filters[0].library
         self.filters = (FilterStruct * 2)(*(side.struct for side in filters))
-        self.sides = (SideStruct * 2)(
+        self.sides = (WordSideStruct * 2)(
             *(
-                SideStruct(side.first, side.last, *(a.ctypes.data for a in (side.places, side.order, side.offsets)))
+                WordSideStruct(side.first, side.last, *(a.ctypes.data for a in (side.places, side.order, side.offsets)))
                 for side in words.sides
             )
         )
@@ -145,17 +126,17 @@ class WordRounds:
             BatchStruct(*places, len(self.stretches), self.next[way:].ctypes.data, rows.data_ptr()) for way in (0, 1)
         ]
 
-    def forth(self, table: Tensor, slices: Sequence[Tensor]) -> None:
-        """The embeddings of the words into their rows, and the slices of each side's."""
+    def forward(self, table: Tensor, slices: Sequence[Tensor]) -> None:
+        """Copy the words' embeddings to their rows, and compute each side's slices."""
         places = (_POINTER * 2)(*(side.data_ptr() for side in slices))
         batch = ctypes.byref(self.batches[0])
         self.library.carp_slices_round(self.filters, self.sides, table.data_ptr(), batch, places)
 
     def room(self) -> int:
-        return WORDS * (self.wide + self.stride) + LANES
+        return WORDS * (self.wide + self.stride) + self.library.lanes
 
-    def back(self, grads: Sequence[Tensor], optimizer: RowOptimizer, sums: Tensor, room: Tensor) -> None:
-        """The words learn from their tokens' gradients; `sums` as carp_words_round's."""
+    def backward(self, grads: Sequence[Tensor], optimizer: RowOptimizer, sums: Tensor, room: Tensor) -> None:
+        """Update the words by their tokens' gradients; `sums` are those of carp_words_round."""
         for side, grad in zip(self.sides, grads, strict=True):
             side.grad = grad.data_ptr()
         settings = OptimizerStruct(

@@ -1,6 +1,6 @@
-/* The convolution over distinct words, forth and back, and the optimiser's step on their rows.
+/* The convolution over distinct words, forward and backward, and the optimiser's step on their rows.
 
-   Compiled on the machine it runs on; words_cpu.py has the same in torch where there is no compiler. */
+   word_convolution.py has the same in torch for where there is no compiler. */
 
 #include <math.h>
 #include <string.h>
@@ -17,13 +17,13 @@ typedef struct {
 /* Where a side's words find their tokens, and the gradients of those. */
 typedef struct {
     long first, last;  /* the side's stretch of the batch's words */
-    const int *places; /* [T, c] the words around each token, counted from `first`; last - first is nobody */
+    const int *places; /* [T, c] the words around each token, counted from `first`; last - first is no word */
     const int *order;  /* [T + AHEAD] tokens, word by word */
     const long *edges; /* [words + 1] */
     const float *grad; /* [T, n filled up to whole vectors of zeros] */
 } side_words;
 
-/* The embedding's rows and the optimiser's: see RowOptimizer in words_cpu.py. */
+/* The embedding's rows and the optimiser's: see RowOptimizer in word_convolution.py. */
 typedef struct {
     float *table, *square;
     long *settled; /* the step up to which each row's running square is decayed */
@@ -57,7 +57,7 @@ static void gather(const filters *f, const side_words *w, long first, long last,
                    const long *numbers, float *slices) {
     const long n = f->filters, window = f->window, half = window / 2;
     const long width = whole_vectors(n), stride = whole_vectors(window * n);
-    const int nobody = w->last - w->first;
+    const int no_word = w->last - w->first;
     for (long word = first - w->first; word < last - w->first; word++, numbers++, slices += stride) {
         for (long j = 0; j < f->dimension; j += LANES) { /* soon to be updated */
             __builtin_prefetch(o->table + *numbers * f->dimension + j, 1, 2);
@@ -70,7 +70,7 @@ static void gather(const filters *f, const side_words *w, long first, long last,
             const float *grad = w->grad + (token + half) * width, *ahead = w->grad + (w->order[i + AHEAD] - half) * width;
             for (long j = 0; j < window * width; j += LANES) __builtin_prefetch(ahead + j);
             for (long step = 0; step < window; step++, grad -= width) {
-                if (places[window - 1 - step] == nobody) continue; /* there the review ends */
+                if (places[window - 1 - step] == no_word) continue; /* there the review ends */
                 float *sum = slices + step * n;
                 for (long j = 0; j < width; j += LANES) *(loose *)(sum + j) = load(sum + j) + load(grad + j);
             }
@@ -124,7 +124,7 @@ static void words_back(const filters *f, const side_words *sides, const row_opti
 }
 
 /* A batch's words: their numbers, their embeddings, filled up to whole vectors, and the stretches [count, 2] they are
-   worked on in. Whoever calls takes the next stretch that nobody has taken, until there is none. */
+   worked on in. Each caller takes the next stretch that is still free, until none is left. */
 typedef struct {
     const long *numbers, *stretches;
     long count, *next;

@@ -1,4 +1,4 @@
-"""What the GPU paths share: when they can be taken, and the error that says why not."""
+"""When the GPU's kernels can be used, and the error that says why they cannot."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from carp.errors import CarpError
 
 
 class NoFastPath(CarpError):
-    """The GPU cannot take its fast path here; the plain one gives the same answers more slowly."""
+    """The GPU's kernels cannot be used; the plain path gives the same answers more slowly."""
 
 
 class NoTriton(NoFastPath):
-    """All that is missing is the library."""
+    """The one thing missing is Triton itself."""
 
     def __init__(self) -> None:
         super().__init__("Triton is not installed", fix="pip install triton")
@@ -34,7 +34,7 @@ def has_triton() -> bool:
 
 
 def usable_on(device: torch.device) -> bool:
-    """Whether kernels may run on the device at all; on a GPU without Triton that is worth an error."""
+    """Whether kernels can run on the device; a GPU without Triton is an error, since installing it would help."""
     if device.type == "cuda" and not has_triton():
         raise NoTriton
     return has_triton() and (device.type == "cuda" or interpreted())
@@ -50,13 +50,13 @@ def padded_size(size: int) -> int:
 
 
 def on_device(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Triton launches on the current device, whatever device its arguments lie on."""
+    """Make the device the current one: Triton launches there, wherever its arguments lie."""
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def library_products(products: str) -> Iterator[None]:
-    """The library's own matrix products at the same precision as the kernels'."""
+    """torch's own matrix products at the same precision as the kernels'."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if products == "tf32" else "highest")
     try:

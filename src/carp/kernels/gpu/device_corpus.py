@@ -1,4 +1,4 @@
-"""Documents and training pairs on the device for good: a step finds its batch there by its own number."""
+"""Documents and training pairs, copied to the device once: a step finds its batch there by its own number."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from carp.models.carp import Carp
 
 @dataclass(frozen=True)
 class GpuCorpus:
-    """Users' documents and behind them the items', end to end; pairs name both by their number there."""
+    """The users' documents and then the items', end to end; pairs name their two documents by number."""
 
     words: Tensor  # [T]
     reviews: Tensor  # [T]
     offsets: Tensor  # [users + items + 1]
     owners: Tensor  # [2, pairs] the documents of each pair
-    records: Tensor  # [pairs] what each pair's documents are read without, -1 for nothing
+    records: Tensor  # [pairs] the record each pair's documents are read without, -1 for none
     ratings: Tensor  # [pairs]
     base: Tensor  # [pairs] added to the balance before the sigmoid
     pairs: int
@@ -60,7 +60,7 @@ class GpuCorpus:
 
 @torch.no_grad()
 def _baseline(model: Carp, data: TrainingData, device: torch.device) -> Tensor:
-    """What `combine` adds to the balance: with leave-one-out biases the logit of their rating, fixed for a pair."""
+    """What `Carp.combine` adds to the balance: the logit of the leave-one-out biases' rating, fixed in training."""
     if model.config.biases != "leave-one-out":
         return torch.zeros(len(data.train), device=device)
     users, items = (torch.from_numpy(array).to(device) for array in (data.train.users, data.train.items))

@@ -1,7 +1,8 @@
 """All documents of a side encoded on a GPU: the kernels of a training step, over whole documents and without dropout.
 
-Documents go to the device in chunks of bounded size, so memory does not grow with their number. Sizes that kernels are
-compiled for are rounded to powers of two: a service that encodes a document now and then compiles a few forms once.
+Documents go to the device in chunks of bounded size, so that memory does not grow with their number. The sizes that
+kernels are compiled for are rounded to powers of two, so that a service which encodes one document now and then
+compiles a few kernels once.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ WORDS = 64  # a program takes at once
 
 @dataclass(frozen=True)
 class ReadingCut:
-    """How much is read at once, how the reading program is cut, and how products are computed."""
+    """How much is read at once, how programs are cut, and how precise products are."""
 
     features: int = FEATURES_AT_ONCE
-    warps: int | None = None  # as many as the features' width asks for
+    warps: int | None = None  # None: as many as the width of the features needs
     stages: int = 1
-    products: str = "tf32x3"  # ratings are compared with other machines', and reading happens once
+    products: str = "tf32x3"  # documents are read once, and their ratings should be those of other machines
 
 
-def covers(model: Carp, device: torch.device) -> bool:
+def covers_encoding_on_gpu(model: Carp, device: torch.device) -> bool:
     """Whether these kernels give this model's sides on this device."""
     if model.embedding.weight.dtype != torch.float32:
         return False
@@ -119,7 +120,7 @@ class DeviceReader:
     def _make_room(self) -> None:
         features = torch.empty(self.chunk, self.longest, self.N, device=self.device)
         self.sides = torch.empty(self.chunk, self.viewpoints, self.K, device=self.device)
-        self.trace = ReadingTrace(features, *[self.sides] * 6)  # what going back would need is not written
+        self.trace = ReadingTrace(features, *[self.sides] * 6)  # nothing is kept for going backward
         self.every = torch.arange(self.chunk, dtype=torch.int32, device=self.device)
         self.left_out = torch.full_like(self.every, -2)  # no review has this number
         self.state = torch.zeros(2, dtype=torch.int64, device=self.device)
@@ -131,11 +132,11 @@ class DeviceReader:
             kernels.answer_queries[(self.viewpoints,)](gate_query, queries, gate_bias, self.gates.answers, N=self.N)
 
     def project(self, table: Tensor) -> None:
-        """Every word times the filters, as each place of a window sees it."""
+        """Every word times the filters, for each place it can have in a window."""
         torch.mm(table.detach(), self.filters, out=self.projected)
 
     def read(self, documents: Documents, start: int, end: int) -> Tensor:
-        """The sides of some documents, in the kernels' layout; places behind the last are empty documents."""
+        """The sides of some documents, in the kernels' layout; a chunk is filled up with empty documents."""
         from carp.kernels.gpu import triton_encode as kernels
 
         first, last = int(documents.offsets[start]), int(documents.offsets[end])
@@ -162,6 +163,6 @@ class DeviceReader:
         return self.sides
 
     def _there(self, array: NDArray[Any], kind: type) -> Tensor:
-        """On the device; one number where there is none, so that there is an address."""
+        """The array on the device; where it is empty, one number, so that there is an address."""
         array = np.ascontiguousarray(array, dtype=kind) if len(array) else np.zeros(1, kind)
         return torch.from_numpy(array).to(self.device)

@@ -1,7 +1,7 @@
 """Training CARP on a GPU: everything stays on the device, and a step is one replay of a recorded graph.
 
-What is trained are the model's own parameters and the optimizer's own running squares, so that checkpoints,
-resuming and everything else see what they would see after the plain path.
+The kernels train the model's own parameters and the optimizer's own running squares, so that checkpoints, resuming
+and everything else find what the plain path would have left.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ COVERED: dict[str, Any] = {
     "highway": "paper",
 }
 MOST = {"N": 128, "K": 64, "U": 64}  # padded sizes that fit a program's registers
-STEPS_AT_ONCE = 8  # in one recording: launches leave no gaps
-AHEAD = 4  # recordings that the host is ahead of the device
-PLAIN = {"momentum": 0, "centered": False, "maximize": False}  # RMSprop's options that are not computed
+STEPS_AT_ONCE = 8  # in one recording, so that there are no gaps between launches
+AHEAD = 4  # recordings that the host may be ahead of the device
+PLAIN = {"momentum": 0, "centered": False, "maximize": False}  # options of RMSprop that the kernels do not have
 
 
 class Counts(Protocol):
@@ -63,11 +63,11 @@ def gpu_trainer(
     precision: Precision | None = None,
     tuning: Tuning | None = None,
 ) -> GpuTrainer | None:
-    """A trainer for this model on this device, None where its choices are not covered.
+    """A trainer for this model on this device; None where the kernels do not cover the model.
 
-    Raises NoFastPath where they are and the machine refuses: no memory, a compiler that fails.
+    Raises NoFastPath where they do and the machine does not play along: too little memory, a compiler that fails.
     """
-    if not covers(model, optimizer) or not len(data.train) or not usable_on(device):
+    if not covers_training_on_gpu(model, optimizer) or not len(data.train) or not usable_on(device):
         return None
     assert isinstance(model, Carp)
     precision = precision or Precision()
@@ -85,7 +85,7 @@ def gpu_trainer(
     return trainer
 
 
-def covers(model: RatingModel, optimizer: torch.optim.Optimizer) -> bool:
+def covers_training_on_gpu(model: RatingModel, optimizer: torch.optim.Optimizer) -> bool:
     if type(model) is not Carp or type(optimizer) is not torch.optim.RMSprop or len(optimizer.param_groups) != 1:
         return False
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -100,7 +100,7 @@ def covers(model: RatingModel, optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _check_memory(model: Carp, data: TrainingData, batch: int, device: torch.device, precision: Precision) -> None:
-    """Before anything is allocated; and places within a buffer must be counted in 32 bits."""
+    """Refuse what would not fit, before anything is allocated; places in a buffer are counted in 32 bits."""
     s = Shapes.of(model)
     lengths = [documents.lengths() for documents in (data.user_documents, data.item_documents)]
     longest = math.ceil(max(1, *(int(length.max(initial=0)) for length in lengths)) / 64) * 64
@@ -116,7 +116,7 @@ def _check_memory(model: Carp, data: TrainingData, batch: int, device: torch.dev
 
 
 def _free_memory(device: torch.device) -> int:
-    """Of the device, and what the library holds without using it."""
+    """The device's, and what torch has reserved there without using it."""
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(torch.cuda.mem_get_info(device)[0]) + max(0, unused)
 
@@ -138,18 +138,18 @@ class GpuTrainer:
         self.precision, self.tuning = precision, tuning or Tuning.of(self.packed)
         self.steps = math.ceil(self.corpus.pairs / batch)
         self.step: RecordedStep | None = None
-        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}  # by the steps they take
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}  # by the number of steps they take
         self.next_order: tuple[tuple[int, int], Tensor] = (-1, -1), torch.empty(0)
         self.recorded: tuple[Any, ...] = ()
 
     def prepare(self, *, record: bool = True) -> RecordedStep:
-        """Bring parameters and running squares home, and record the step anew where what it was recorded for moved."""
-        self._bring_home()
+        """Lay out parameters and running squares for the kernels; record the step again if they had moved."""
+        self._move_to_layout()
         table = self.model.embedding.weight
         squares = _square(self.optimizer, table)
         now = (table.data_ptr(), squares.data_ptr(), self._rates())
         if self.step is None or now != self.recorded:
-            self.graphs, self.step = {}, None  # their memory is free before the new step takes its own
+            self.graphs, self.step = {}, None  # so that their memory is free for the new step
             step = RecordedStep(
                 self.model, self.packed, self.corpus, self.batch, self._rates(), self.precision, self.tuning,
                 table.detach(), squares,
@@ -179,7 +179,7 @@ class GpuTrainer:
         return order if of == (seed, epoch) else _shuffled(self.corpus.pairs, seed, epoch)
 
     def run(self, step: RecordedStep, steps: int, watcher: Counts | None = None) -> None:
-        """Some steps; the host stays a few recordings ahead, so that whoever watches sees what was done."""
+        """Take some steps; the host is at most a few recordings ahead, so that progress shows what was really done."""
         under_way: deque[torch.cuda.Event] = deque()
         done = 0
         while done < steps:
@@ -202,7 +202,7 @@ class GpuTrainer:
         return Rates(float(group["lr"]), float(group["alpha"]), float(group["eps"]), float(group["weight_decay"]))
 
     @torch.no_grad()
-    def _bring_home(self) -> None:
+    def _move_to_layout(self) -> None:
         for name, parameter in self.packed.parameters.items():
             squares = _square(self.optimizer, parameter)
             home, home_squares = (self.packed.view(of, name) for of in (self.packed.native, self.packed.squares))
@@ -215,7 +215,7 @@ class GpuTrainer:
         self.packed.refresh()
 
     def _record(self, step: RecordedStep) -> None:
-        """Compile every kernel by steps that find no pairs, then record one step, and several in a row."""
+        """Compile every kernel by taking steps that find no pairs, then record one step, and several in a row."""
         if self.device.type != "cuda":
             return
         with self.in_place():
@@ -235,7 +235,7 @@ class GpuTrainer:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """On the trainer's device, with the library's products as precise as the kernels'."""
+        """On the trainer's device, with torch's products as precise as the kernels'."""
         with on_device(self.device), library_products(self.precision.products):
             yield
 

@@ -1,7 +1,7 @@
-"""What the kernels are given together, as named tuples: tensors that travel together, and the sizes of their work.
+"""Named tuples of the kernels' arguments: tensors that belong together, and the sizes a kernel is compiled for.
 
-A kernel reads their fields by name and hands them on whole, so that a list of twenty arguments stands nowhere twice.
-`compiled_in` marks the sizes as constants: each combination of them is a kernel of its own.
+A kernel reads the fields by name and passes the tuples on whole, so that no list of twenty arguments is written twice.
+`compiled_in` marks sizes as constants: Triton compiles a kernel of its own for each combination of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Constants = TypeVar("Constants", bound=tuple[object, ...])
 
 
 def compiled_in(sizes: Constants) -> Constants:
-    """The same tuple with every field marked as a constant; the interpreter wants plain numbers."""
+    """The same tuple with every field marked as a constant; Triton's interpreter takes plain numbers."""
     import triton.language as tl
 
     return sizes if interpreted() else type(sizes)(*map(tl.constexpr, sizes))
@@ -45,7 +45,7 @@ class GateWeights(NamedTuple):
 
 
 class ReadingTrace(NamedTuple):
-    """A document's features, and what reading them leaves for the way back: see Buffers."""
+    """The documents' features, and what reading them leaves for going backward: see Buffers."""
 
     features: Tensor
     wide: Tensor
@@ -57,10 +57,10 @@ class ReadingTrace(NamedTuple):
 
 
 class ReadingSizes(NamedTuple):
-    """Of the kernels that read documents; capital letters are padded sizes or numbers of programs' work."""
+    """Sizes of the kernels that read documents; N and K are padded."""
 
     BATCH: int  # pairs of a step
-    LONGEST: int  # words a document has room for
+    LONGEST: int  # words that every document has room for
     BLOCK: int  # words a program takes at once
     N: int  # filters
     K: int  # latent size
@@ -73,7 +73,7 @@ class ReadingSizes(NamedTuple):
 
 
 class HighwayWeights(NamedTuple):
-    """Everything behind the two capsules, or its gradients."""
+    """The weights behind the two capsules, or their gradients."""
 
     gate_weight: Tensor  # [2, K, K]
     gate_bias: Tensor  # [2, K]
@@ -84,7 +84,7 @@ class HighwayWeights(NamedTuple):
 
 
 class PairSizes(NamedTuple):
-    """Of the kernels that take a batch's pairs from viewpoints to the loss and back."""
+    """Sizes of the kernels that take a batch's pairs from viewpoints to the loss and back; U and K are padded."""
 
     BATCH: int
     M: int
@@ -96,7 +96,7 @@ class PairSizes(NamedTuple):
 
 
 class RatedPairs(NamedTuple):
-    """What a pair's rating is guessed from beside its balance, and what it really was."""
+    """The pairs' ratings, and what a guess adds to their balance."""
 
     ratings: Tensor
     base: Tensor  # added to the balance before the sigmoid
@@ -131,7 +131,7 @@ class LossTerms(NamedTuple):
 
 
 class JudgedPairs(NamedTuple):
-    """What judging a batch's pairs leaves: see Buffers."""
+    """What judging a batch's pairs leaves for the gradients: see Buffers."""
 
     vote_gradients: Tensor
     vectors: Tensor
@@ -152,7 +152,7 @@ class ParameterPlaces(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """RMSprop's."""
+    """The settings of RMSprop."""
 
     learning: float
     decay: float
@@ -161,7 +161,7 @@ class Rates(NamedTuple):
 
 
 class ScoringSizes(NamedTuple):
-    """Of the kernel that rates pairs from ready sides."""
+    """Sizes of the kernel that rates pairs from ready sides."""
 
     M: int
     K: int

@@ -1,4 +1,4 @@
-"""Where each parameter lies for the kernels: padded to powers of two, in the order in which they read it."""
+"""How parameters are laid out for the kernels: padded to powers of two, in the order in which kernels read them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Shapes:
         )
 
     def parts(self) -> dict[str, tuple[int, ...]]:
-        """The kernels' shape of everything but the word table and the biases of users and items."""
+        """The shapes in the kernels' layout of all but the word table and the biases of users and items."""
         n, k, m = self.N, self.K, self.M
         return {
             "convolution": (self.d, 2, self.window, n),
@@ -97,7 +97,7 @@ def places(shapes: Shapes, place: dict[str, Tensor]) -> dict[str, Tensor]:
 class Packed:
     """All parameters but the word table, twice: `native`, of which they become views, and `packed` for the kernels.
 
-    `where` says for each place of native which place of packed it is; biases of users and items come last.
+    `where` maps each place in `native` to its place in `packed`; the biases of users and items come last.
     """
 
     def __init__(self, model: Carp, device: torch.device) -> None:
@@ -107,7 +107,7 @@ class Packed:
         biases = [name for name in ("user_bias", "item_bias") if name in own]
         parts |= {name: tuple(own[name].shape) for name in biases}
         begins, total = _begins(parts)
-        self.packed = torch.zeros(total + ALIGNED, device=device)  # the end is for what has no place
+        self.packed = torch.zeros(total + ALIGNED, device=device)  # the end takes what is only padding in `native`
         self.gradients = torch.zeros_like(self.packed)
         self.weights = {name: _part(self.packed, begins[name], shape) for name, shape in parts.items()}
         self.changes = {name: _part(self.gradients, begins[name], shape) for name, shape in parts.items()}
@@ -128,7 +128,7 @@ class Packed:
         return _part(of, self.begins[name], self.parameters[name].shape)
 
     def refresh(self) -> None:
-        """Make packed what native is."""
+        """Copy `native` to `packed`."""
         self.packed[self.where.long()] = self.native
 
 

@@ -1,4 +1,4 @@
-"""Ratings of pairs on a GPU from viewpoints and aspects that are ready, and the best items of people."""
+"""Ratings of pairs on a GPU from ready viewpoints and aspects, and the best items for people."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ COVERED: dict[str, Any] = {
 MOST_LATENT = 64
 MOST_HALF = 3e4  # half of what half precision holds
 PAIRS_AT_ONCE = 1 << 23
-CELLS_AT_ONCE = 1 << 25  # of a rectangle of people and items
+CELLS_AT_ONCE = 1 << 25  # pairs of a rectangle of people and items
 PEOPLE_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
 class ScoreTiling:
-    """Pairs a program takes, its warps, the depth of its loads, and how products are computed.
+    """How many pairs a program takes, its warps, the depth of its loads, and how precise products are.
 
-    "half" has the digits of "tf32" and half its bytes, where no number is too large for it; "tf32x3" is nearly exact.
+    "half" has as many digits as "tf32" in half the bytes, but overflows sooner; "tf32x3" is nearly exact.
     """
 
     block: int = 64
@@ -43,7 +43,7 @@ class ScoreTiling:
     products: str = "half"
 
 
-def covers(model: RatingModel, device: torch.device) -> bool:
+def covers_scoring_on_gpu(model: RatingModel, device: torch.device) -> bool:
     """Whether these kernels give this model's ratings on this device."""
     if type(model) is not Carp or model.vote_weight.dtype != torch.float32:
         return False
@@ -61,8 +61,8 @@ def score_pairs_gpu(
     items: Tensor,
     cut: ScoreTiling | None = None,
 ) -> Tensor | None:
-    """Ratings [B] of pairs by their rows in the sides; None where the model's choices are not covered."""
-    if not covers(model, user_sides.device):
+    """Ratings [B] of pairs that are given by rows of the sides; None where the kernels do not cover the model."""
+    if not covers_scoring_on_gpu(model, user_sides.device):
         return None
     assert isinstance(model, Carp)
     scorer = Scorer(model, fitting(cut or ScoreTiling(), model, user_sides, item_sides))
@@ -88,11 +88,12 @@ def top_items_gpu(
     exclude: Tensor | None = None,
     cut: ScoreTiling | None = None,
 ) -> tuple[Tensor, Tensor] | None:
-    """The n best items of each user by their rows, [users, n], and their ratings; only the best are kept.
+    """The n best items [users, n] of users that are given by their rows, and their ratings.
 
-    `exclude` [E, 2] are places in `users` and items that do not count. None where a choice is not covered.
+    `exclude` [E, 2] pairs a place in `users` with an item that does not count. None where the kernels do not cover the
+    model.
     """
-    if not covers(model, user_sides.device):
+    if not covers_scoring_on_gpu(model, user_sides.device):
         return None
     assert isinstance(model, Carp)
     scorer = Scorer(model, fitting(cut or ScoreTiling(), model, user_sides, item_sides))
@@ -121,7 +122,7 @@ def top_items_gpu(
 
 
 def fitting(cut: ScoreTiling, model: Carp, user_sides: Tensor, item_sides: Tensor) -> ScoreTiling:
-    """The cut itself, but not in half precision where a number could be too large for it, or is none."""
+    """The same tiling, but in tf32 instead of half precision where a number could overflow or is not finite."""
     if cut.products != "half" or not len(user_sides) or not len(item_sides):
         return cut
     user, item, weight = (float(of.abs().max()) for of in (user_sides, item_sides, model.vote_weight))
@@ -156,7 +157,7 @@ class Scorer:
         return F.pad(sides.float(), (0, self.K - self.k)).contiguous()
 
     def of_pairs(self, viewpoints: Tensor, aspects: Tensor, users: Tensor, items: Tensor) -> Tensor:
-        """The balance [B] of pairs by their rows in padded sides."""
+        """The balance [B] of pairs that are given by rows of the padded sides."""
         balance = torch.empty(len(users), device=viewpoints.device)
         grid = (math.ceil(len(users) / self.cut.block),)
         places = users.contiguous(), items.contiguous()

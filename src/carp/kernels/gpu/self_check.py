@@ -1,4 +1,4 @@
-"""The GPU's kernels against the plain model in float64, on a made-up corpus: what tests and benchmarks both ask."""
+"""The GPU's kernels against the plain model in float64 on a made-up corpus, for tests and benchmarks alike."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from carp.reviews.documents import Documents, make_documents, padded
 
 
 class Batched:
-    """The one setting that a trainer reads."""
+    """The only setting that a trainer reads."""
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
@@ -68,7 +68,7 @@ def small_model(data: TrainingData, seed: int = 0, **settings: Any) -> Carp:
 
 
 def kept_features(step: RecordedStep) -> Tensor:
-    """What dropout keeps of the features in the step that comes next [documents, longest, n], of a side's pairs."""
+    """Which features [documents, longest, n] dropout will keep in the next step."""
     from carp.kernels.gpu import triton_encode as kernels
 
     room, shapes = step.room, step.packed.shapes
@@ -80,7 +80,7 @@ def kept_features(step: RecordedStep) -> Tensor:
 
 
 def repeat_dropout(model: Carp, data: TrainingData, chosen: np.ndarray, batch: Batch, kept: Tensor, size: int) -> None:
-    """Make a model drop what the kernels dropped: they count places with the left-out review, the batch without."""
+    """Make a model drop what the kernels dropped. They count a left-out review's places, the batch does not."""
     leave_out = data.target_reviews == "leave out"
     keep = 1.0 - model.config.dropout
     for number, (side, documents, owners, words) in enumerate(
@@ -102,11 +102,11 @@ def _drop_by(side: Viewpoints, mask: Tensor) -> None:
     def drop(tensor: Tensor, what: str) -> Tensor:
         return tensor * mask.to(tensor.device) if what == "features" else tensor
 
-    side._drop = drop  # type: ignore[method-assign]
+    side.drop = drop  # type: ignore[method-assign]
 
 
 def distance(found: Tensor, wanted: Tensor) -> float:
-    """‖found − wanted‖ / ‖wanted‖ in float64; infinite where a number is none."""
+    """‖found − wanted‖ / ‖wanted‖ in float64; infinite where a number found is not finite."""
     found, wanted = found.detach().double().cpu(), wanted.detach().double().cpu()
     if not bool(found.isfinite().all()):
         return float("inf")
@@ -124,7 +124,7 @@ def make_trainer(
     tuning: Tuning | None = None,
     **settings: Any,
 ) -> tuple[GpuTrainer, torch.optim.Optimizer]:
-    """A trainer and its optimizer; not recorded, its kernels have not been compiled either."""
+    """A trainer and its optimizer; without `record` its kernels are not compiled yet."""
     optimizer = torch.optim.RMSprop(model.parameters(), alpha=0.9, **settings)
     if not record:
         return GpuTrainer(model, data, size, device, optimizer, precision, tuning), optimizer
@@ -144,7 +144,7 @@ def step_errors(
     seed: int = 0,
     **settings: Any,
 ) -> dict[str, float]:
-    """Relative errors of a step's viewpoints, lengths, loss and every gradient; `number` is the batch's."""
+    """Relative errors of viewpoints, lengths, loss and every gradient of step `number`."""
     model = small_model(data, seed, **settings)
     plain = copy.deepcopy(model).double()
     trainer, _ = make_trainer(model.to(device), data, size, device, precision or Precision(), tuning=tuning, lr=0.001)
@@ -221,8 +221,8 @@ def epoch_losses(
 ) -> tuple[list[float], list[float], Tensor, Tensor]:
     """Mean losses of some epochs, fast and plain in float64, and both models' ratings of the training pairs afterwards.
 
-    The rate is small: RMSprop's first steps have the size of the rate whatever the gradient's, and at the usual one
-    even the plain model in float32 leaves the path of that in float64.
+    The rate is small, since RMSprop's first steps are as large as the rate, however small the gradient: at the usual
+    rate even the plain model in float32 soon differs from the one in float64.
     """
     fast = small_model(data, **settings).to(device)
     plain = copy.deepcopy(fast).double()

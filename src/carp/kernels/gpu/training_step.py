@@ -1,7 +1,7 @@
-"""One training step of CARP as a fixed list of kernels: no shape, no launch depends on the batch.
+"""One training step of CARP as a fixed list of kernels: neither shapes nor launches depend on the batch.
 
-The step's number lies on the device and every kernel finds its pairs by it, so that the whole step can be recorded
-once and replayed without the host. A step past the last pair changes nothing.
+The step's number is on the device, and every kernel finds its pairs by it. So the whole step can be recorded once and
+replayed without the host. A step past the last pair changes nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from carp.kernels.gpu.parameter_layout import Packed
 from carp.kernels.gpu.workspace import ROWS, Buffers, Tuning
 from carp.models.carp import Carp
 
-PAIRS = 64  # a program takes at once
-FIXED = 2.0**44  # of fixed-point sums: 6e-14 is told apart, half a million still fits
+PAIRS = 64  # that a program takes at once
+FIXED = 2.0**44  # the unit of fixed-point sums is 6e-14, and half a million still fits
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How products are computed ("tf32", "tf32x3" nearly in full, "ieee"), and whether sums repeat to the bit."""
+    """How precise products are ("tf32", "tf32x3" nearly exact, "ieee"), and whether sums repeat to the bit."""
 
     products: str = "tf32"
     repeatable: bool = True
@@ -88,7 +88,7 @@ class RecordedStep:
 
     @contextlib.contextmanager
     def _beside(self) -> Iterator[None]:
-        """What is launched here may run beside what is launched afterwards, until they join."""
+        """Kernels launched here may run at the same time as those launched afterwards, until both are joined."""
         if self.stream is None:
             yield
             return
@@ -175,7 +175,7 @@ class RecordedStep:
         )
 
     def attend_back(self) -> None:
-        """From viewpoints' and aspects' gradients to every word's attention and score."""
+        """From the gradients of viewpoints and aspects to those of every word's attention and score."""
         from carp.kernels.gpu import triton_encode_back as kernels
 
         kernels.attend_backward[(2 * self.batch, self.packed.shapes.M)](
@@ -184,7 +184,7 @@ class RecordedStep:
         )  # fmt: skip
 
     def gates_back(self) -> None:
-        """On to the gradients of the gates and of all that is small."""
+        """On to the gradients of the gates and of everything small."""
         from carp.kernels.gpu import triton_encode_back, triton_update
 
         s, w, change, room = self.packed.shapes, self.packed.weights, self.packed.changes, self.room
@@ -235,7 +235,7 @@ class RecordedStep:
     def _add(self, parts: Tensor, result: Tensor, rows: int, size: int, groups: int) -> None:
         from carp.kernels.gpu import triton_update as kernels
 
-        together, block = (32, 64) if rows <= 64 else (256, 16)  # many rows in few turns: they wait for each other
+        together, block = (32, 64) if rows <= 64 else (256, 16)  # many rows at once: turns wait for each other
         kernels.add_parts[(math.ceil(size / block), groups)](parts, result, rows, size, ROWS=together, BLOCK=block)
 
     def update(self) -> None:

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 # Kernels are written in Triton's language, which has its own types.
-"""Capsules: votes, routing there and back, squash, length, highway; for training and for scoring."""
+"""Capsules, for training and for scoring: votes, routing forward and backward, squash, length, highway."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carp.kernels.gpu.triton_language import tl, triton
 
 @triton.jit
 def vote_of(total, v, a, weights, cell, K: tl.constexpr, PRECISION: tl.constexpr):
-    """total + t_{s,x,y} [pairs, K] of one capsule and one logic unit, which is never in memory."""
+    """total + t_{s,x,y} [pairs, K] of one capsule and one logic unit; the unit itself is never in memory."""
     place = weights + cell * 2 * K * K + places.turned_grid(K)
     total = times(total, v - a, tl.load(place), PRECISION)
     return times(total, v * a, tl.load(place + K * K), PRECISION)
@@ -36,7 +36,7 @@ def length_of(capsule):
 
 @triton.jit
 def highway_of(capsule, to_gate, to_change):
-    """Gate, changed and hidden vectors from a capsule and the two lines it goes through."""
+    """Gate, changed and hidden vectors from a capsule and the inputs of its gate and its change."""
     gate = tl.sigmoid(to_gate)
     changed = 2 * tl.sigmoid(2 * to_change) - 1
     return gate, changed, gate * capsule + (1 - gate) * changed
@@ -61,7 +61,7 @@ def couple(agreement, real, BI: tl.constexpr):
 
 @triton.jit
 def agreement_before(votes, real, iteration, BI: tl.constexpr):
-    """Agreement [2, U] with which an iteration begins."""
+    """The agreement [2, U] at the start of an iteration."""
     agreement = tl.sum(votes, 2) * 0.0
     for _ in range(iteration):
         coupling, _between = couple(agreement, real, BI)

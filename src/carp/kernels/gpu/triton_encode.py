@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 # Kernels are written in Triton's language, which has its own types.
-"""Documents to viewpoints, a program a document and block of words, then a document and viewpoint.
+"""Documents to viewpoints: features by a program for each block of words, viewpoints by a program for each of them.
 
 The projection W_p is linear, so it is applied to sums over words and never to a word: with g_j = c_j ⊙ gate_j,
 
@@ -36,7 +36,7 @@ def keep_of(state, row, N: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.constexpr
 
 @triton.jit
 def show_kept(state, kept, rows, N: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.constexpr):
-    """The mask of a step's dropout, for whoever wants to repeat it."""
+    """The mask of a step's dropout, so that another model can repeat it."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     found = keep_of(state, row, N, BLOCK, KEEP)
     target = kept + row[:, None] * N + tl.arange(0, N)[None, :]
@@ -45,7 +45,7 @@ def show_kept(state, kept, rows, N: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.
 
 @triton.jit
 def write_features(batch, projected, bias, features, sizes: tl.constexpr):
-    """relu of the sum of neighbours' projected words, after dropout, for a block of words; zero where none is read."""
+    """Features of a block of words: relu of the sum of neighbours' projected words, after dropout; zero if not read."""
     begin = tl.program_id(1) * sizes.BLOCK
     document = places.document_of(batch, tl.program_id(0), sizes.BATCH)
     number, side, _start, length, _left_out = document
@@ -67,7 +67,7 @@ def write_features(batch, projected, bias, features, sizes: tl.constexpr):
 
 @triton.jit
 def mean_of(batch, features, document, gate, sizes: tl.constexpr):
-    """The mean of a document's gated words [N], and how many are read (one where none is)."""
+    """The mean of a document's gated words [N], and how many are read, at least one."""
     _number, _side, _start, length, _left_out = document
     total = tl.zeros([sizes.N], tl.float32)
     count = tl.zeros([sizes.BLOCK], tl.float32)
@@ -81,7 +81,7 @@ def mean_of(batch, features, document, gate, sizes: tl.constexpr):
 
 @triton.jit
 def attend(ask, batch, features, document, gate, sizes: tl.constexpr):
-    """Gated words weighted by the softmax of their scores [N], block by block with a running maximum; its scale."""
+    """The sum of gated words [N] weighted by the softmax of their scores, by a running maximum; that and its scale."""
     _number, _side, _start, length, _left_out = document
     highest = -1e30
     share = 0.0
@@ -102,7 +102,7 @@ def attend(ask, batch, features, document, gate, sizes: tl.constexpr):
 
 @triton.jit
 def read_documents(batch, weights, trace, sides, sizes: tl.constexpr, TRAIN: tl.constexpr):
-    """One viewpoint of a document; in training also what going back needs: mean, weighted sum, softmax's scale."""
+    """One viewpoint of a document; in training also what going backward needs: mean, weighted sum, softmax's scale."""
     x = tl.program_id(1)
     document = places.document_of(batch, tl.program_id(0), sizes.BATCH)
     number, side, _start, _length, _left_out = document

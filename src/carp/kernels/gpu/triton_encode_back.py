@@ -3,8 +3,9 @@
 # Kernels are written in Triton's language, which has its own types.
 """From the gradients of viewpoints back to gates and words.
 
-A word's gradient is attention_j · W_pᵀ dv + dscore_j · scale · W_pᵀ rudiment + W_pᵀ drudiment / words: three vectors
-a viewpoint and two numbers a word. Gates are computed again in each pass: cheaper than their memory.
+A word's gradient is attention_j · W_pᵀ dv + dscore_j · scale · W_pᵀ rudiment + W_pᵀ drudiment / words: made of three
+vectors for each viewpoint and two numbers for each word. Gates are computed again in each pass, which costs less than
+keeping them in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from carp.kernels.gpu.triton_language import tl, triton
 
 @triton.jit
 def attend_backward(batch, weights, trace, side_gradients, sizes: tl.constexpr):
-    """Of one viewpoint: every word's attention and its score's gradient, and the three vectors of its words."""
+    """For one viewpoint: every word's attention and its score's gradient, and the three vectors of its words."""
     x = tl.program_id(1)
     document = places.document_of(batch, tl.program_id(0), sizes.BATCH)
     number, side, _start, length, _left_out = document
@@ -61,7 +62,7 @@ def word_vectors(trace, number, x, sizes: tl.constexpr):
 
 @triton.jit
 def gate_backward(trace, document, x, block, gate, vectors, sizes: tl.constexpr):
-    """Of one viewpoint: the gate [BLOCK, N], its words' gradient, and the gradient before the sigmoid."""
+    """For one viewpoint: the gate [BLOCK, N], the gated words' gradient, and the gradient before the sigmoid."""
     number, _side, _start, length, _left_out = document
     t, kept, c = block
     back, ask, spread = vectors
@@ -76,7 +77,7 @@ def gate_backward(trace, document, x, block, gate, vectors, sizes: tl.constexpr)
 
 @triton.jit
 def scatter(batch, document, table_gradient, gradient, t, n, sizes: tl.constexpr, FIXED: tl.constexpr):
-    """Add a word's gradient to its neighbours' rows. In fixed point the sum does not depend on the order."""
+    """Add a word's gradient to its neighbours' rows; in fixed point, so that the sum does not depend on the order."""
     _number, side, _start, _length, _left_out = document
     real = (tl.arange(0, sizes.N) < n)[None, :]
     review, kept = places.kept_words(batch, document, t)
@@ -90,7 +91,7 @@ def scatter(batch, document, table_gradient, gradient, t, n, sizes: tl.constexpr
 
 @triton.jit
 def words_backward(batch, weights, trace, bias_parts, table_gradient, n, sizes: tl.constexpr, FIXED: tl.constexpr):
-    """From all viewpoints back to the features of a block of words, and on to their projected words' rows."""
+    """From all viewpoints back to the features of a block of words, and on to the rows of projected words."""
     part_number = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
     part = bias_parts + part_number * sizes.N + tl.arange(0, sizes.N)
     document = places.document_of(batch, tl.program_id(0), sizes.BATCH)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Triton and its language for the kernels, or a stand-in, so that they can be read where Triton is not installed."""
+"""Triton and its language, or a stand-in, so that the kernels' modules can be imported where Triton is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 try:
     import triton
     import triton.language as tl
-except ImportError:  # no kernel is called then
+except ImportError:  # then no kernel is launched
     triton, tl = SimpleNamespace(jit=lambda function: function), None
 
 __all__ = ["tl", "triton"]

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 # Kernels are written in Triton's language, which has its own types.
-"""Viewpoints and aspects of a batch's pairs to the loss and back.
+"""From the viewpoints and aspects of a batch's pairs to the loss, and back.
 
 `batch`, `highway`, `rated`, `judged`, `sizes` and `terms` are the named tuples of kernel_arguments.py.
 """
@@ -25,7 +25,7 @@ def meet(sides, b, x, y, sizes: tl.constexpr):
 
 @triton.jit
 def cast_votes(sides, vote_weight, votes, sizes: tl.constexpr, BLOCK: tl.constexpr):
-    """t_{s,x,y} of a block of pairs for one capsule and one logic unit, which is never in memory."""
+    """t_{s,x,y} of a block of pairs for one capsule and one logic unit; the unit itself is never in memory."""
     cell = tl.program_id(0)
     b = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     u = cell % (sizes.M * sizes.M)
@@ -48,7 +48,7 @@ def through(matrix, vector):
 
 @triton.jit
 def hinge(distance, SQUARED: tl.constexpr):
-    """The hinge's value and slope; at zero it slopes as torch's clamp does."""
+    """The hinge's value and slope; at zero the slope is that of torch's clamp."""
     positive = tl.maximum(distance, 0.0)
     if SQUARED:
         value, slope = positive * positive, 2 * positive
@@ -82,7 +82,7 @@ def losses_of(rest, liked, length, s, terms: tl.constexpr):
 
 @triton.jit
 def votes_of_pair(b, sizes: tl.constexpr):
-    """Places [2, U, K] of a pair's votes, which of them are there, and which units [2, U]."""
+    """Places [2, U, K] of a pair's votes, which of them are not padding, and which units [2, U] are not."""
     s, u, k = tl.arange(0, 2), tl.arange(0, sizes.U), tl.arange(0, sizes.K)
     place = ((b * 2 + s[:, None, None]) * sizes.U + u[None, :, None]) * sizes.K + k[None, None, :]
     real = u < sizes.M * sizes.M
@@ -102,7 +102,7 @@ def force_backward(o, gate, changed, length, h1, h2, change_hidden, change_lengt
 
 @triton.jit
 def judge(batch, votes, highway, rated, judged, sizes: tl.constexpr, terms: tl.constexpr):
-    """One pair: routing, highway, rating and losses, and all of it backwards to the votes."""
+    """One pair: routing, highway, rating and losses, and all of it backward to the votes."""
     b = tl.program_id(0)
     pair, live = places.pair_of(batch, b, sizes.BATCH)
     before = tl.load(batch.state).to(tl.int32) * sizes.BATCH

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 # Kernels are written in Triton's language, which has its own types.
-"""Where things lie, for all kernels: a step's pairs, their documents, words beside each other, matrices.
+"""Where kernels find things in memory: a step's pairs, their documents, neighbouring words, matrices.
 
 `batch`, `trace` and `sizes` are the named tuples of kernel_arguments.py. A `document` is what `document_of` returns, a
 `block` what `block_of` returns, a `gate` what `gate_weights` returns.
@@ -14,7 +14,7 @@ from carp.kernels.gpu.triton_language import tl, triton
 
 @triton.jit
 def pair_of(batch, b, BATCH: tl.constexpr):
-    """The pairs at places b of this step's batch, and whether they are there; the first pair stands in."""
+    """The pairs at places b of this step's batch, and whether there are any; where not, the first of all."""
     place = tl.load(batch.state).to(tl.int32) * BATCH + b
     live = (b < BATCH) & (place < batch.pairs)
     return tl.load(batch.order + place, mask=live, other=0), live
@@ -22,15 +22,15 @@ def pair_of(batch, b, BATCH: tl.constexpr):
 
 @triton.jit
 def has_pairs(batch, BATCH: tl.constexpr):
-    """Whether this step has any pair: one without changes nothing."""
+    """Whether this step has any pair; one without pairs changes nothing."""
     return tl.load(batch.state).to(tl.int32) * BATCH < batch.pairs
 
 
 @triton.jit
 def document_of(batch, number, BATCH: tl.constexpr):
-    """Of this step's document: its number, its side, where its words begin, its length, the record it is read without.
+    """Number, side, begin, length and left-out record of one of this step's documents.
 
-    The documents of a batch are its users', then its items'.
+    A batch has its users' documents first, then its items'.
     """
     side = number // BATCH
     pair, live = pair_of(batch, number % BATCH, BATCH)
@@ -42,7 +42,7 @@ def document_of(batch, number, BATCH: tl.constexpr):
 
 @triton.jit
 def kept_words(batch, document, t):
-    """The review of each place, and whether its word is read."""
+    """The review that each place belongs to, and whether its word is read."""
     _number, _side, start, length, left_out = document
     inside = t < length
     review = tl.load(batch.reviews + start + t, mask=inside, other=-1)
@@ -51,7 +51,7 @@ def kept_words(batch, document, t):
 
 @triton.jit
 def neighbours(batch, document, t, review, kept, STEP: tl.constexpr):
-    """The word STEP places on, and whether it is there: in the same review of the same document."""
+    """The word STEP places on, and whether there is one in the same review of the same document."""
     _number, _side, start, length, _left_out = document
     s = t + STEP
     near = kept & (s >= 0) & (s < length)
@@ -61,20 +61,20 @@ def neighbours(batch, document, t, review, kept, STEP: tl.constexpr):
 
 @triton.jit
 def word_rows(table, word, side, j, sizes: tl.constexpr):
-    """Places [words, N] of projected words, as the j-th of a window sees them."""
+    """Places [words, N] of words projected for place j of a window."""
     column = (side * sizes.WINDOW + j) * sizes.N + tl.arange(0, sizes.N)
     return table + word[:, None] * sizes.COLUMNS + column[None, :]
 
 
 @triton.jit
 def grid_of(ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Places [ROWS, COLUMNS] of a matrix that lies row by row."""
+    """Places [ROWS, COLUMNS] of a matrix that is stored row by row."""
     return tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
 
 
 @triton.jit
 def turned_grid(SIZE: tl.constexpr):
-    """Places [from, to] of a square matrix that lies [to, from]."""
+    """Places [from, to] of a square matrix that is stored [to, from]."""
     return tl.arange(0, SIZE)[None, :] * SIZE + tl.arange(0, SIZE)[:, None]
 
 

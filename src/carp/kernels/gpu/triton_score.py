@@ -1,14 +1,14 @@
 # mypy: ignore-errors
 # ruff: noqa: ANN001, ANN201
 # Kernels are written in Triton's language, which has its own types.
-"""Ready viewpoints and aspects to the balance of the two sentiments, a block of pairs a program.
+"""From ready viewpoints and aspects to the balance of the two sentiments; each program takes a block of pairs.
 
-Votes are never kept: every routing iteration computes them again, unit by unit, and adds them up under a softmax
-with a running maximum. The first iteration hears all units alike, so that it is one long product; b_{s,x,y} of a
-later one is the vote times the sum of the capsules so far.
+Votes are never kept: every routing iteration computes them again, unit by unit, and adds them up under a softmax with
+a running maximum. In the first iteration all units count alike, so that it is one long product; in a later one
+b_{s,x,y} is the vote times the sum of the capsules so far.
 
-`highway` and `sizes` are the named tuples of kernel_arguments.py; `pairs` are the places of a block's viewpoints and
-aspects, of the weights and offsets they are heard with, and which of them are there.
+`highway` and `sizes` are the named tuples of kernel_arguments.py. `pairs` holds the places of a block's viewpoints and
+aspects, the weights and offsets that make votes of them, and which pairs there are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from carp.kernels.gpu.triton_language import tl, triton
 
 @triton.jit
 def unit_of(pairs, u, sizes: tl.constexpr):
-    """Viewpoint and aspect [BLOCK, K] of a logic unit; dense, the aspect alone."""
+    """Viewpoint and aspect [BLOCK, K] of a logic unit; for dense scoring, the aspect alone."""
     viewpoints, aspects, _weights, _offsets, there = pairs
     a = tl.load(aspects + (u % sizes.M) * sizes.K, mask=there, other=0.0)
     v = a
@@ -31,7 +31,7 @@ def unit_of(pairs, u, sizes: tl.constexpr):
 
 @triton.jit
 def heard(total, pairs, unit, cell, sizes: tl.constexpr):
-    """total + t_{s,x,y} [BLOCK, K]; dense, of one person, whose viewpoint is folded into the weights."""
+    """total + t_{s,x,y} [BLOCK, K]; for dense scoring, the person's viewpoint is folded into the weights."""
     _viewpoints, _aspects, weights, offsets, _there = pairs
     v, a = unit
     if sizes.DENSE:
@@ -112,7 +112,7 @@ def force_of(o, highway, s, K: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def balance_pairs(users, items, viewpoints, aspects, weights, offsets, highway, balance, size, sizes: tl.constexpr):
-    """The balance of pairs: of listed ones, or (dense) of person program_id(1) with `size` items from the first."""
+    """The balance of listed pairs, or, dense, of person program_id(1) with the first `size` items."""
     pair = tl.program_id(0) * sizes.BLOCK + tl.arange(0, sizes.BLOCK)
     there = (pair < size)[:, None]
     k = tl.arange(0, sizes.K)
@@ -143,7 +143,7 @@ def balance_pairs(users, items, viewpoints, aspects, weights, offsets, highway, 
 
 @triton.jit
 def fold_people(viewpoints, weights, folded, offsets, M: tl.constexpr, K: tl.constexpr):
-    """A person's viewpoint taken into a unit's weights: W₂ diag(v) − W₁ for the aspect, and W₁ v as the offset."""
+    """Fold a person's viewpoint into a unit's weights: W₂ diag(v) − W₁ for the aspect, and W₁ v as the offset."""
     person, cell = tl.program_id(0).to(tl.int64), tl.program_id(1)
     x = (cell % (M * M)) // M
     k = tl.arange(0, K)

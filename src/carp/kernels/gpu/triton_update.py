@@ -14,7 +14,7 @@ from carp.kernels.gpu.triton_language import tl, triton
 
 @triton.jit
 def add_parts(parts, result, rows, size, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """parts [groups, rows, size] to result [groups, size], always in the same order."""
+    """Sum parts [groups, rows, size] over the rows, always in the same order."""
     group = tl.program_id(1)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -37,7 +37,7 @@ def query_gradients(
     SPLITS: tl.constexpr,
     N: tl.constexpr,
 ):
-    """Of one viewpoint's W_2, q and b, from the parts of the gradient of W_2 q + b."""
+    """The gradients of one viewpoint's W_2, q and b, from the parts of that of W_2 q + b."""
     which = tl.program_id(0)
     i, row = tl.arange(0, N), tl.arange(0, SPLITS)
     source = answer_parts + (row[:, None] * tl.num_programs(0) + which) * N + i[None, :]
@@ -52,7 +52,7 @@ def query_gradients(
 
 @triton.jit
 def highway_gradients(judged, result, sizes: tl.constexpr, BLOCK: tl.constexpr):
-    """Of everything behind one capsule."""
+    """The gradients of all weights behind one capsule."""
     s = tl.program_id(0)
     k = tl.arange(0, sizes.K)
     gates = tl.zeros([sizes.K, sizes.K], tl.float32)
@@ -86,7 +86,7 @@ def highway_gradients(judged, result, sizes: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def bias_gradients(batch, errors, user_change, item_change, users, BATCH: tl.constexpr, BLOCK: tl.constexpr):
-    """Of b_u and b_i: pairs that share an owner all write the same sum, taken in the same order."""
+    """The gradients of b_u and b_i: pairs that share an owner all write the same sum, taken in the same order."""
     b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     side = tl.program_id(1)
     pair, there = places.pair_of(batch, b, BATCH)
@@ -104,7 +104,7 @@ def bias_gradients(batch, errors, user_change, item_change, users, BATCH: tl.con
 
 @triton.jit
 def to_float(whole, result, size, FIXED: tl.constexpr, BLOCK: tl.constexpr):
-    """Fixed point to float32, leaving zeros for the next step."""
+    """Fixed point to float32; the sums are zero again for the next step."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = i < size
     value = tl.load(whole + i, mask=there, other=0)
@@ -114,7 +114,7 @@ def to_float(whole, result, size, FIXED: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def stepped(parameters, squares, i, gradient, rates, there):
-    """RMSprop as in torch, for the parameters at places i and their running squares; the new parameters."""
+    """Update the parameters at places i and their running squares as torch's RMSprop does; the new parameters."""
     parameter = tl.load(parameters + i, mask=there, other=0.0)
     square = tl.load(squares + i, mask=there, other=0.0)
     gradient += rates.weight_decay * parameter
@@ -127,7 +127,7 @@ def stepped(parameters, squares, i, gradient, rates, there):
 
 @triton.jit
 def update_table(batch, table, squares, gradients, size, rates, BATCH: tl.constexpr, BLOCK: tl.constexpr):
-    """The word table."""
+    """Update the word table."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = (i < size) & places.has_pairs(batch, BATCH)
     stepped(table, squares, i, tl.load(gradients + i, mask=there, other=0.0), rates, there)
@@ -135,20 +135,20 @@ def update_table(batch, table, squares, gradients, size, rates, BATCH: tl.conste
 
 @triton.jit
 def update_rest(batch, parameters, size, sparse_from, rates, BATCH: tl.constexpr, BLOCK: tl.constexpr):
-    """All other parameters: in their own layout, and in the kernels' padded one at `where`."""
+    """Update all other parameters, in their own layout and in the kernels' padded one at `where`."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = (i < size) & places.has_pairs(batch, BATCH)
     place = tl.load(parameters.where + i, mask=there, other=0)
     gradient = tl.load(parameters.gradients + place, mask=there, other=0.0)
     parameter = stepped(parameters.native, parameters.squares, i, gradient, rates, there)
     tl.store(parameters.packed + place, parameter, mask=there)
-    # A step writes only the biases it touches: the others' gradient has to be zero.
+    # A step writes the gradients of the biases it touches alone: the others have to be zero.
     tl.store(parameters.gradients + place, tl.zeros([BLOCK], tl.float32), mask=there & (i >= sparse_from))
 
 
 @triton.jit
 def finish(losses, total, state, BATCH: tl.constexpr, BLOCK: tl.constexpr):
-    """The step's loss into the epoch's, and on to the next step."""
+    """Add the step's loss to the epoch's, and move on to the next step."""
     loss = tl.zeros([BLOCK], tl.float64)
     for begin in range(0, BATCH, BLOCK):
         b = begin + tl.arange(0, BLOCK)

@@ -1,4 +1,4 @@
-"""How a training step is cut for a GPU, and the memory its kernels pass to each other."""
+"""How a training step is divided into programs, and the memory its kernels pass to each other."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ROWS = 64  # viewpoints whose part of W_p's gradient a program adds up
 
 @dataclass(frozen=True)
 class Tuning:
-    """How the kernels that read documents are cut: words at once, warps a program, depth of loads, shares.
+    """How the kernels that read documents are divided: words at once, warps of a program, depth of loads, shares.
 
-    `beside`: gates and words go back at the same time, since neither fills a GPU.
+    With `beside`, the gradients of gates and of words are computed at the same time, since neither fills a GPU.
     """
 
     block: int = 64
@@ -29,19 +29,19 @@ class Tuning:
     back_stages: int = 1
     gate_warps: int = 4
     gate_stages: int = 1
-    split: int = 52  # shares of a viewpoint's documents: with 10 viewpoints four for each of an H200's processors
+    split: int = 52  # shares of a side's documents: with 10 viewpoints, four for each of an H200's processors
     beside: bool = True
 
     @staticmethod
     def of(packed: Packed) -> Tuning:
-        """Wide features leave no room for loads ahead, and need the registers of twice the warps."""
+        """Wide features leave no room to load ahead, and need the registers of twice as many warps."""
         if packed.shapes.N <= 64:
             return Tuning()
         return Tuning(read_warps=8, read_stages=1, back_warps=8, gate_warps=8)
 
 
 class Buffers:
-    """What a step leaves for its later kernels."""
+    """What the kernels of a step leave for later ones."""
 
     def __init__(self, packed: Packed, corpus: GpuCorpus, batch: int, cut: Tuning, *, repeatable: bool) -> None:
         s, device = packed.shapes, packed.native.device

@@ -62,14 +62,37 @@ class Corpus:
         return f"<Corpus: {len(self):,} reviews by {len(self.users):,} users of {len(self.items):,} items>"
 
     def text(self, record: int) -> str:
+        """What was written in a review.
+
+        Args:
+            record: The review's number.
+
+        Returns:
+            Its text, as it was written.
+        """
         return self.texts[record]
 
     def review_words(self, record: int) -> list[str]:
+        """The words of a review.
+
+        Args:
+            record: The review's number.
+
+        Returns:
+            Its words in lower case, in their order.
+        """
         tokens = self.tokens[self.token_offsets[record] : self.token_offsets[record + 1]]
         return [self.words[word] for word in tokens.tolist()]
 
     def tokens_of(self, records: Records) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """The tokens of some records, end to end, and for each token which of these records it belongs to."""
+        """The tokens of some records, end to end.
+
+        Args:
+            records: Numbers of records.
+
+        Returns:
+            For each token which of these records it belongs to, and the number of its word.
+        """
         offsets = np.asarray(self.token_offsets)
         sizes = offsets[records + 1] - offsets[records]
         place = np.repeat(np.arange(len(records)), sizes)
@@ -77,14 +100,25 @@ class Corpus:
         return place, np.asarray(self.tokens)[offsets[records][place] + step]
 
     def characters(self, tokens: Records) -> NDArray[np.int32]:
-        """Where some tokens begin and end in the texts of their records. [tokens, 2]"""
+        """Where some tokens begin and end in the texts of their records.
+
+        Args:
+            tokens: Places of tokens in the columns.
+
+        Returns:
+            The first character of each token, and the one after its last. [tokens, 2]
+        """
         if not len(self.token_starts):  # a slim copy has no texts
             return np.zeros((len(tokens), 2), np.int32)
         starts = np.asarray(self.token_starts)[tokens]
         return np.stack([starts, starts + np.asarray(self.token_lengths)[tokens]], axis=1)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """All columns as plain arrays, by the names of their files."""
+        """All columns as plain arrays.
+
+        Returns:
+            The arrays by the names of their files.
+        """
         arrays: dict[str, NDArray[Any]] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -105,12 +139,23 @@ class Corpus:
         return total.hexdigest()
 
     def save(self, folder: Path | str, *, overwrite: bool = False, ledger: Ledger | None = None) -> None:
-        """Write the folder; with a ledger, `rejects.jsonl` in it lists every record that was refused."""
+        """Write the corpus as a folder.
+
+        Args:
+            folder: Where to; it must not exist yet.
+            overwrite: Replace a corpus that is there.
+            ledger: The account of refused records, which becomes `rejects.jsonl`.
+        """
         with new_folder(folder, "corpus", overwrite=overwrite) as partial, disk_errors(Path(folder)):
             self.write_files(partial, ledger)
 
     def write_files(self, folder: Path, ledger: Ledger | None) -> None:
-        """Write the files of the corpus into a folder. Columns whose file exists were written there as they grew."""
+        """Write the files of the corpus into a folder. Columns whose file exists were written there as they grew.
+
+        Args:
+            folder: A folder that exists.
+            ledger: The ledger of rejected records, if there is one.
+        """
         for name, array in self.columns().items():
             if not (folder / f"{name}.npy").exists():
                 _save_column(folder / f"{name}.npy", array)
@@ -121,7 +166,15 @@ class Corpus:
 
     @classmethod
     def load(cls, folder: Path | str, *, mmap: bool = True) -> Corpus:
-        """Load a saved corpus and check every file against the manifest. With `mmap`, columns stay on disk."""
+        """Load a saved corpus, and check every file against the manifest.
+
+        Args:
+            folder: What `save` or `carp prepare` made.
+            mmap: Leave the columns on disk and read only what is needed.
+
+        Returns:
+            The corpus.
+        """
         folder = Path(folder)
         manifest = check_folder(folder, "corpus")
         about = read_json(folder / "corpus.json") if "corpus.json" in manifest["files"] else {}
@@ -191,8 +244,18 @@ def _heading(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 def build_corpus(
     reviews: Reviews, *, min_reviews: int = 5, levels: int = 5, progress: OnProgress | None = None
 ) -> Corpus:
-    """Clean reviews and number them: of repeated reviews the last stays; rare users, rare items and reviews without
-    words are dropped.
+    """Clean reviews and number them.
+
+    Of repeated reviews the last one stays. Rare users, rare items and reviews without words are dropped.
+
+    Args:
+        reviews: What `read_reviews` gives.
+        min_reviews: How many reviews every user and every item must have.
+        levels: The highest rating on the models' scale, which starts at 1.
+        progress: Called with how many texts have been cut into words, and how many there are.
+
+    Returns:
+        The corpus, in memory.
     """
     if not len(reviews) or reviews.scale is None:
         fix = "see the list of rejected records, or name the format and the columns"

@@ -115,9 +115,16 @@ def make_shop(
 ) -> Shop:
     """Invent a shop; the same arguments give the same shop.
 
-    `reviews_per_person` is a mean. Every person writes at least six reviews, and every thing gets at least six.
-    `topics` are those that people care about and write about. `noise` is the standard deviation, in stars, of the
-    part of a rating that has no cause.
+    Args:
+        people: How many write reviews.
+        things: How many things there are.
+        reviews_per_person: The mean. Every person writes at least six reviews, and every thing gets at least six.
+        topics: What people care about and write about.
+        seed: The same seed gives the same shop.
+        noise: The standard deviation, in stars, of the part of a rating that has no cause.
+
+    Returns:
+        The shop, with its reviews and the causes of their ratings.
     """
     _check_topics(topics)
     _check_size(people, things, reviews_per_person, noise)

@@ -85,6 +85,18 @@ def read_reviews(
 ) -> Reviews:
     """Read a file, several files, or a pandas or polars frame.
 
+    Args:
+        source: A path, several paths, or a frame.
+        format: What the files are; `auto` recognises it by looking.
+        columns: Which column is the user, item, rating, text, time or split, where their names do not say.
+        rating_range: The lowest and the highest rating that can be given, where the files do not say.
+        clip_ratings: Take ratings beyond the range as its ends instead of refusing them.
+        max_bytes: The most bytes that one file may unpack to.
+        progress: Called with how much has been read, and with how much there is.
+
+    Returns:
+        The reviews on one rating scale, with a ledger of every record that was refused.
+
     >>> import polars
     >>> frame = polars.DataFrame({"user": ["ann"], "item": [7], "rating": [5], "text": ["It is light."]})
     >>> read_reviews(frame)
