@@ -27,6 +27,7 @@ from carp.render.faithfulness_text import faithfulness_text
 from carp.reviews.corpora.corpus import build_corpus
 from carp.reviews.shop.made_up_shop import make_shop
 from carp.reviews.sources.formats import read_reviews
+from carp.reviews.text.tokens import tokenise
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
@@ -351,7 +352,7 @@ def test_the_weights_of_words_are_counted_on_training_reviews_alone(recommender)
     train = set(np.flatnonzero(fitted.part == 0).tolist())
     assert reviews <= train
     written = fitted.vocabulary.words[word - 1]
-    assert all(written in fitted.source(record).words[0] for record in reviews)
+    assert all(written in tokenise(fitted.source(record).text)[0] for record in reviews)
     expected = np.log((1 + len(train)) / (1 + len(reviews))) + 1
     assert inverse_document_frequency(fitted)[word] == pytest.approx(expected)
 
