@@ -38,6 +38,7 @@ REGISTRY: dict[str, Entry] = {
     "cmle": Entry("carp.models.cmle:Cmle", "collaborative multi-level embeddings, IJCAI'16"),
     "mf": Entry("carp.models.mf:Mf", "biased matrix factorisation, ratings only"),
     "pmf": Entry("carp.models.pmf:Pmf", "probabilistic matrix factorisation, ratings only, NIPS'07"),
+    "meeting": Entry("carp.models.meeting:Meeting", "what people write about meets what is written about things"),
     "ridge": Entry("carp.models.ridge:Ridge", "ridge regression on leave-one-out biases and TF-IDF of both documents"),
 }
 

@@ -115,6 +115,16 @@ def shares(amounts: Tensor, there: Tensor) -> Tensor:
     return torch.where(total > least, amounts / total.clamp_min(least), even)
 
 
+UP_AND_DOWN = ("raises the rating", "lowers the rating")  # names of the sides of `up_and_down`
+
+
+def up_and_down(added: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares of the words in what is added and in what is taken away [B, L, 2], and the share of each of the two."""
+    both = torch.stack([added.clamp_min(0), (-added).clamp_min(0)], -1)
+    total = both.sum(1)
+    return shares(both, there.unsqueeze(-1)), shares(total, torch.ones_like(total, dtype=torch.bool))
+
+
 def pulls(rating: Callable[..., Tensor], *parts: Tensor) -> list[Tensor]:
     """How much each number of the parts moves the rating made of them, to first order: |x · ∂rating/∂x|.
 
