@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
-from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 
-from carp.models.batch import Batch, Pairs, Sizes, TrainingData
+from carp.models.batch import Batch
 from carp.models.calibration import NORMAL_90, RatingCurve, noise_by_owner
 from carp.models.meeting import Meeting, MeetingConfig
 from carp.models.pair_covariance import START, TERMS
 from carp.models.predict import predict_pairs
 from carp.reviews.documents import make_documents, padded
 
-USERS, ITEMS, WORDS, DIRECTIONS = 8, 6, 11, 3
+DIRECTIONS = 3
 CPU = torch.device("cpu")
-
-
-def some_data(seed=0, rating=None, longest=8, people=USERS, things=ITEMS, train=36):
-    """Reviews of up to eight words, one in six of none; ratings follow a person, a thing and a word."""
-    rng = np.random.default_rng(seed)
-    cells = rng.permutation(people * things)
-    users, items = cells // things, cells % things
-    known = np.arange(train)
-    lengths = rng.integers(0, longest + 1, train) * (rng.random(train) > 1 / 6)
-    review = np.repeat(known, lengths).astype(np.int32)
-    words = rng.integers(1, WORDS + 1, len(review)).astype(np.int32)
-    place = np.zeros_like(review)
-    person, thing = rng.normal(0, 0.7, people), rng.normal(0, 0.7, things)
-    ratings = np.clip(3 + person[users] + thing[items] + rng.normal(0, 0.5, len(cells)), 1, 5).astype(np.float32)
-    if rating is not None:
-        ratings[:] = rating
-
-    def pairs(records):
-        return Pairs(users[records], items[records], ratings[records], records)
-
-    return TrainingData(
-        pairs(known),
-        pairs(np.arange(train, len(cells))),
-        make_documents(words, review, place, users[:train], people, max_words=1000),
-        make_documents(words, review, place, items[:train], things, max_words=1000),
-        Sizes(people, things, WORDS, max_words=1000),
-    )
 
 
 def fitted(data, dtype=torch.float64, **settings):
@@ -56,66 +26,32 @@ def fitted(data, dtype=torch.float64, **settings):
     return model.eval()
 
 
-def rows_of(side, documents, owners, leave_out, bigrams):
-    """TF-IDF rows x and directions z of documents without one review each, counted word by word."""
-    everyone = [_counts(documents, d, None, bigrams) for d in range(len(documents))]
-    idf = np.array(
-        [1 + math.log((1 + len(documents)) / (1 + sum(t in one for one in everyone))) for t in range(len(side.idf))]
-    )
-    x = np.zeros((len(owners), len(idf)))
-    for row, (owner, left_out) in enumerate(zip(owners, leave_out, strict=True)):
-        for term, count in _counts(documents, owner, left_out, bigrams).items():
-            x[row, term] = (1 + math.log(count)) * idf[term]
-    z = x[:, : WORDS + 1] @ side.directions.double().numpy()
-    return _unit(x), _unit(z)
-
-
-def _counts(documents, owner, leave_out, bigrams):
-    stretch = range(documents.offsets[owner], documents.offsets[owner + 1])
-    kept = [(int(documents.words[n]), int(documents.review[n])) for n in stretch if documents.review[n] != leave_out]
-    counts = Counter(word for word, _ in kept)
-    for (first, one), (second, other) in itertools.pairwise(kept):
-        code = first * (WORDS + 1) + second
-        if one == other and code in bigrams:
-            counts[WORDS + 1 + bigrams.index(code)] += 1
-    return counts
-
-
-def _unit(rows):
-    length = np.sqrt((rows**2).sum(1, keepdims=True))
-    return np.divide(rows, length, out=np.zeros_like(rows), where=length > 1e-9)
-
-
-def sides(model, data, pairs, leave_out):
+def sides(small_pairs, model, data, pairs, leave_out):
     bigrams = model.bigrams.tolist()
     left_out = pairs.records if leave_out else [None] * len(pairs)
-    user = rows_of(model.user_side, data.user_documents, pairs.users, left_out, bigrams)
-    item = rows_of(model.item_side, data.item_documents, pairs.items, left_out, bigrams)
-    return pairs, *user, *item
+    found = [
+        small_pairs.rows_of(documents, owners, left_out, bigrams, len(side.idf), side.directions)
+        for side, documents, owners in (
+            (model.user_side, data.user_documents, pairs.users),
+            (model.item_side, data.item_documents, pairs.items),
+        )
+    ]
+    return pairs, *found[0], *found[1]
 
 
-def dense_terms(left, right):
-    """The seven terms between two lists of pairs, by their definition."""
-    (p, xu, zu, xi, zi), (q, yu, vu, yi, vi) = left, right
-    same_user = (p.users[:, None] == q.users).astype(float)
-    same_item = (p.items[:, None] == q.items).astype(float)
-    words_u, words_i, like_u, like_i = xu @ yu.T, xi @ yi.T, zu @ vu.T, zi @ vi.T
-    return [same_user, same_item, words_u, words_i, same_user * like_i, same_item * like_u, like_u * like_i]
-
-
-def test_products_of_the_covariance_are_those_of_the_matrix_written_out():
-    data = some_data()
+def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pairs):
+    data = small_pairs.data()
     model = fitted(data)
     covariance = model.covariance(data)
-    written = dense_terms(*[sides(model, data, data.train, True)] * 2)
+    written = small_pairs.dense_terms(*[sides(small_pairs, model, data, data.train, True)] * 2)
     vectors = torch.randn(36, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     for term in range(TERMS):
         found = covariance.term_times(term, vectors)
         assert torch.allclose(found, torch.from_numpy(written[term]) @ vectors, atol=1e-9), f"term {term}"
 
 
-def test_solve_is_the_dense_solution_and_a_hidden_pair_is_unknown_to_its_column():
-    data = some_data(1)
+def test_solve_is_the_dense_solution_and_a_hidden_pair_is_unknown_to_its_column(small_pairs):
+    data = small_pairs.data(1)
     covariance = fitted(data).covariance(data)
     strengths = torch.tensor(START, dtype=torch.float64)
     noise = torch.linspace(0.5, 2, 36, dtype=torch.float64)
@@ -129,8 +65,8 @@ def test_solve_is_the_dense_solution_and_a_hidden_pair_is_unknown_to_its_column(
     assert not found[:9, 1].any()
 
 
-def test_learned_strengths_are_likelier_than_the_ones_to_begin_with():
-    data = some_data(2)
+def test_learned_strengths_are_likelier_than_the_ones_to_begin_with(small_pairs):
+    data = small_pairs.data(2)
     covariance = fitted(data).covariance(data)
     target = torch.from_numpy(data.train.ratings).double()
     target -= target.mean()
@@ -151,36 +87,36 @@ def test_learned_strengths_are_likelier_than_the_ones_to_begin_with():
                 assert likelihood(other) < likelihood(learned) + 0.2
 
 
-def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve():
-    data = some_data(3)
+def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve(small_pairs):
+    data = small_pairs.data(3)
     model = fitted(data)
-    train, held = sides(model, data, data.train, True), sides(model, data, data.valid, False)
+    train, held = sides(small_pairs, model, data, data.train, True), sides(small_pairs, model, data, data.valid, False)
     target = data.train.ratings.astype(np.float64) - float(model.mean)
     own = (model.user_noise[data.train.users] * model.item_noise[data.train.items]).numpy()
     means = []
     for strengths, noise in zip(model.strengths.numpy(), (np.ones(36), own), strict=True):
-        prior = sum(s * k for s, k in zip(strengths, dense_terms(train, train), strict=False))
+        prior = sum(s * k for s, k in zip(strengths, small_pairs.dense_terms(train, train), strict=False))
         alpha = np.linalg.solve(prior + np.diag(strengths[-1] * noise), target)
-        means.append(sum(s * k for s, k in zip(strengths, dense_terms(held, train), strict=False)) @ alpha)
+        means.append(sum(s * k for s, k in zip(strengths, small_pairs.dense_terms(held, train), strict=False)) @ alpha)
     wanted = model.curve(torch.from_numpy(float(model.mean) + np.mean(means, 0))).clamp(1, 5)
     found = torch.from_numpy(predict_pairs(model, data, data.valid, CPU))
     assert torch.allclose(found.double(), wanted, atol=2e-3)
 
 
-def test_single_precision_gives_the_same_ratings():
-    data = some_data(4)
+def test_single_precision_gives_the_same_ratings(small_pairs):
+    data = small_pairs.data(4)
     double, single = (predict_pairs(fitted(data, dtype), data, data.valid, CPU) for dtype in (None, torch.float32))
     assert np.allclose(double, single, atol=0.02)
 
 
-def test_two_fits_give_the_same_bits():
-    data = some_data(5)
+def test_two_fits_give_the_same_bits(small_pairs):
+    data = small_pairs.data(5)
     first, second = fitted(data).state_dict(), fitted(data).state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_what_words_add_is_what_the_texts_add_in_all():
-    data = some_data(6)
+def test_what_words_add_is_what_the_texts_add_in_all(small_pairs):
+    data = small_pairs.data(6)
     model = fitted(data)
     batch = data.batch(data.valid, np.arange(len(data.valid)))
     prediction = model(batch)
@@ -191,8 +127,8 @@ def test_what_words_add_is_what_the_texts_add_in_all():
     assert torch.allclose(prediction.rating, model.curve(prediction.tensors["baseline"] + prediction.tensors["text"]))
 
 
-def test_own_review_is_in_no_row_of_its_pair():
-    data = some_data(7)
+def test_own_review_is_in_no_row_of_its_pair(small_pairs):
+    data = small_pairs.data(7)
     model = fitted(data)
     covariance = model.covariance(data)
     words, reviews = padded(data.user_documents, data.train.users, data.train.records)
@@ -200,8 +136,8 @@ def test_own_review_is_in_no_row_of_its_pair():
     assert torch.allclose(sides_left_out[:, 1:], covariance.user_directions, atol=1e-9)
 
 
-def test_somebody_unknown_is_judged_by_words_alone():
-    data = some_data(8)
+def test_somebody_unknown_is_judged_by_words_alone(small_pairs):
+    data = small_pairs.data(8)
     model = fitted(data)
     words, reviews = (torch.from_numpy(of) for of in padded(data.user_documents, np.array([2])))
     item = [torch.from_numpy(of) for of in padded(data.item_documents, np.array([1]))]
@@ -212,14 +148,14 @@ def test_somebody_unknown_is_judged_by_words_alone():
 
 
 @pytest.mark.parametrize("change", ["all ratings alike", "no words", "one word each"])
-def test_data_with_nothing_to_learn_from_gives_ratings_all_the_same(change):
-    data = some_data(9, rating=4.0 if change == "all ratings alike" else None)
+def test_data_with_nothing_to_learn_from_gives_ratings_all_the_same(small_pairs, change):
+    data = small_pairs.data(9, rating=4.0 if change == "all ratings alike" else None)
     if change == "no words":
-        empty = make_documents(*[np.zeros(0, np.int32)] * 3, np.zeros(36, np.int32), USERS)
-        things = make_documents(*[np.zeros(0, np.int32)] * 3, np.zeros(36, np.int32), ITEMS)
+        empty = make_documents(*[np.zeros(0, np.int32)] * 3, np.zeros(36, np.int32), small_pairs.users)
+        things = make_documents(*[np.zeros(0, np.int32)] * 3, np.zeros(36, np.int32), small_pairs.items)
         data = dataclasses.replace(data, user_documents=empty, item_documents=things)
     if change == "one word each":
-        data = some_data(9, longest=1)
+        data = small_pairs.data(9, longest=1)
     found = predict_pairs(fitted(data, torch.float32), data, data.valid, CPU)
     assert np.isfinite(found).all()
     assert found.min() >= 1
@@ -228,7 +164,7 @@ def test_data_with_nothing_to_learn_from_gives_ratings_all_the_same(change):
         assert np.allclose(found, 4)
 
 
-def test_noise_follows_who_errs_and_stays_near_one_for_those_hardly_known():
+def test_noise_follows_who_errs_and_stays_near_one_for_those_hardly_known(small_pairs):
     errors = torch.cat([torch.full((60,), 2.0), torch.full((60,), 0.5), torch.tensor([3.0])]).double()
     users = torch.cat([torch.zeros(60), torch.ones(60), torch.tensor([2.0])]).long()
     items = torch.arange(121) % 5
@@ -239,7 +175,7 @@ def test_noise_follows_who_errs_and_stays_near_one_for_those_hardly_known():
     assert torch.allclose(item, torch.ones(5, dtype=torch.float64), atol=0.35)
 
 
-def test_the_curve_finds_a_cubic_and_is_level_beyond_what_it_saw():
+def test_the_curve_finds_a_cubic_and_is_level_beyond_what_it_saw(small_pairs):
     sums = torch.linspace(1, 5, 400, dtype=torch.float64)
     curve = RatingCurve().double()
     assert torch.equal(curve(sums), sums)
@@ -249,8 +185,8 @@ def test_the_curve_finds_a_cubic_and_is_level_beyond_what_it_saw():
     assert float(curve(torch.tensor(99.0).double())) == pytest.approx(float(wanted[-1]))
 
 
-def test_intervals_hold_about_nine_tenths_of_pairs_never_seen():
-    data = some_data(10, people=40, things=40, train=1000)
+def test_intervals_hold_about_nine_tenths_of_pairs_never_seen(small_pairs):
+    data = small_pairs.data(10, people=40, things=40, train=1000)
     found = (model := fitted(data))(data.batch(data.valid, np.arange(len(data.valid))))
     errors = found.rating - torch.from_numpy(data.valid.ratings)
     assert 0.85 <= float((errors.abs() <= NORMAL_90 * found.tensors["deviation"]).double().mean()) <= 0.95

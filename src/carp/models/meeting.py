@@ -51,7 +51,7 @@ class MeetingConfig:
     directions: int = 128  # k
     bigrams: int = 50_000  # at most so many, those in most reviews first
     min_bigram_reviews: int = 20  # a bigram must be in as many training reviews
-    rounds: int = 9  # of learning the strengths
+    rounds: int = 10  # of learning the strengths
     probes: int = 5  # random vectors of signs that estimate a trace
 
 

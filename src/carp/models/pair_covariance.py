@@ -212,26 +212,39 @@ class PairCovariance:
     def learn_strengths(
         self, target: Tensor, start: Tensor, noise: Tensor, *, rounds: int, probes: int
     ) -> tuple[Tensor, Tensor]:
-        """Strengths [8] near the top of the marginal likelihood of the target [n], and the solution α [n] there."""
+        """Strengths [8] near the top of the marginal likelihood of the target [n], and the solution α [n] there.
+
+        At the top αᵀKα and tr(Σ⁻¹K) are equal for every term. Each round multiplies all strengths by yᵀα / n, which is
+        where their common size belongs, and each by a power of how far its own ratio is from that: a power that grows
+        while the ratio stays on one side of 1, and shrinks when it has jumped over.
+        """
         pairs = len(target)
         signs = torch.randint(0, 2, (pairs, probes), generator=torch.Generator().manual_seed(1)).to(target) * 2 - 1
         right = torch.cat([target.unsqueeze(1), signs], 1)
-        variance = float(target.square().mean())
+        weak = NEGLIGIBLE * float(target.square().mean())
         strengths, solved = start.clone(), torch.zeros_like(right)
+        pace, before = torch.full((TERMS + 1,), 3.0), torch.zeros(TERMS + 1)
         for _ in range(rounds):
             solved = self.solve(right, strengths, noise, solved, tolerance=1e-2, most=60)
-            mixed = torch.cat([solved[:, :1], signs], 1)
-            for term in range(TERMS + 1):
-                if strengths[term] == 0:
-                    continue
+            size = max(float(target @ solved[:, 0]) / pairs, 1e-12)
+            pull = (self._ratios(solved, signs, strengths, noise) / size).log()
+            pace = (pace * torch.where(pull * before < 0, 0.4, 1.3)).clamp(0.5, 6.0)
+            before = pull
+            strengths = strengths * (size * (pull * pace).clamp(-1.5, 1.5).exp()).to(strengths)
+            strengths[:TERMS] = torch.where(strengths[:TERMS] < weak, 0.0, strengths[:TERMS])
+        return strengths, solved[:, 0]
+
+    def _ratios(self, solved: Tensor, signs: Tensor, strengths: Tensor, noise: Tensor) -> Tensor:
+        """αᵀKα / tr(Σ⁻¹K) of every term and of the noise [8]; 1 for terms that are left out."""
+        mixed = torch.cat([solved[:, :1], signs], 1)
+        ratios = torch.ones(TERMS + 1)
+        for term in range(TERMS + 1):
+            if strengths[term] > 0:
                 image = self.term_times(term, mixed) if term < TERMS else noise.unsqueeze(1) * mixed
                 agreement = solved * image
-                quadratic, trace = float(agreement[:, 0].sum()), float(agreement[:, 1:].sum()) / probes
-                strengths[term] *= min(max(quadratic / max(trace, 1e-12), 0.2), 5.0)
-            weak = strengths < NEGLIGIBLE * variance
-            weak[TERMS] = False
-            strengths = torch.where(weak, 0.0, strengths)
-        return strengths, solved[:, 0]
+                trace = float(agreement[:, 1:].sum()) / signs.shape[1]
+                ratios[term] = max(float(agreement[:, 0].sum()), 1e-12) / max(trace, 1e-12)
+        return ratios
 
 
 def _each(vectors: Tensor, column: Callable[[Tensor], Tensor]) -> Tensor:
