@@ -42,7 +42,7 @@ def sides(small_pairs, model, data, pairs, leave_out):
 def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pairs):
     data = small_pairs.data()
     model = fitted(data)
-    covariance = model.covariance(data)
+    covariance = model.covariance(data, data.train)
     written = small_pairs.dense_terms(*[sides(small_pairs, model, data, data.train, True)] * 2)
     vectors = torch.randn(36, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     for term in range(TERMS):
@@ -52,7 +52,7 @@ def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pa
 
 def test_solve_is_the_dense_solution_and_a_hidden_pair_is_unknown_to_its_column(small_pairs):
     data = small_pairs.data(1)
-    covariance = fitted(data).covariance(data)
+    covariance = fitted(data).covariance(data, data.train)
     strengths = torch.tensor(START, dtype=torch.float64)
     noise = torch.linspace(0.5, 2, 36, dtype=torch.float64)
     matrix = covariance.times(torch.eye(36, dtype=torch.float64), strengths, noise)
@@ -67,7 +67,7 @@ def test_solve_is_the_dense_solution_and_a_hidden_pair_is_unknown_to_its_column(
 
 def test_learned_strengths_are_likelier_than_the_ones_to_begin_with(small_pairs):
     data = small_pairs.data(2)
-    covariance = fitted(data).covariance(data)
+    covariance = fitted(data).covariance(data, data.train)
     target = torch.from_numpy(data.train.ratings).double()
     target -= target.mean()
     start = torch.tensor(START, dtype=torch.float64) * float(target.square().mean())
@@ -130,7 +130,7 @@ def test_what_words_add_is_what_the_texts_add_in_all(small_pairs):
 def test_own_review_is_in_no_row_of_its_pair(small_pairs):
     data = small_pairs.data(7)
     model = fitted(data)
-    covariance = model.covariance(data)
+    covariance = model.covariance(data, data.train)
     words, reviews = padded(data.user_documents, data.train.users, data.train.records)
     sides_left_out = model.encode_users(torch.from_numpy(words), torch.from_numpy(reviews))
     assert torch.allclose(sides_left_out[:, 1:], covariance.user_directions, atol=1e-9)
@@ -192,3 +192,12 @@ def test_intervals_hold_about_nine_tenths_of_pairs_never_seen(small_pairs):
     assert 0.85 <= float((errors.abs() <= NORMAL_90 * found.tensors["deviation"]).double().mean()) <= 0.95
     assert float(errors.square().mean()) < 0.8 * float(np.var(data.valid.ratings))
     assert model.deviation > 0.3
+
+
+def test_validation_ratings_are_learned_from_where_that_is_wished_and_nowhere_else(small_pairs):
+    data = small_pairs.data(11)
+    other = dataclasses.replace(data, valid=dataclasses.replace(data.valid, ratings=6 - data.valid.ratings))
+    alone, joined = ({"learn_from": which} for which in ("training", "training and validation"))
+    found = [predict_pairs(fitted(d, **s), d, data.train, CPU) for s in (alone, joined) for d in (data, other)]
+    assert np.array_equal(found[0], found[1])
+    assert not np.allclose(found[2], found[3], atol=0.05)

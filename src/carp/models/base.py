@@ -57,6 +57,7 @@ class RatingModel(nn.Module):
     Config: ClassVar[type]  # a frozen dataclass with the paper's values as defaults
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # `variant` → settings
     training_defaults: ClassVar[Mapping[str, Any]] = {}  # where the paper's differ from TrainingSettings'
+    text_defaults: ClassVar[Mapping[str, Any]] = {}  # where the model's differ from TextSettings'
     needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, reviews, target_review
     separates: ClassVar[bool] = False
     learns: ClassVar[bool] = True  # False where `start` alone fits the model

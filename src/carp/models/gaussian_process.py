@@ -33,7 +33,16 @@ from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner
 from carp.models.layers import take_or
 from carp.models.pair_covariance import START, TERMS, TextRows
-from carp.models.tfidf import NO_BIGRAM, Entries, Features, Ints, Terms, frequent_bigrams, term_occurrences
+from carp.models.tfidf import (
+    NO_BIGRAM,
+    WHOLE_DOCUMENTS,
+    Entries,
+    Features,
+    Ints,
+    Terms,
+    frequent_bigrams,
+    term_occurrences,
+)
 
 MOST_PAIRS = 15_000  # a matrix of as many rows and columns has 1.8 GB, and four of them are needed
 BLOCK = 512  # pairs, or columns, at once
@@ -109,6 +118,7 @@ class TrainingRows(nn.Module):
 
 class GaussianProcess(RatingModel):
     Config = GaussianProcessConfig
+    text_defaults = WHOLE_DOCUMENTS
     needs = frozenset({"ids", "documents"})
     separates = True
     learns = False

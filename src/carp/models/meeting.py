@@ -29,18 +29,19 @@ The solution is unique: there is no seed. Time and memory are linear in the revi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
-from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner
 from carp.models.layers import take_or, take_rows
 from carp.models.pair_covariance import START, PairCovariance, TextRows, Weights, at_length_one
-from carp.models.tfidf import NO_BIGRAM, Terms, frequent_bigrams, term_occurrences
+from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Terms, frequent_bigrams, term_occurrences
 
 FOLDS = 10
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
@@ -51,6 +52,7 @@ class MeetingConfig:
     directions: int = 128  # k
     bigrams: int = 50_000  # at most so many, those in most reviews first
     min_bigram_reviews: int = 20  # a bigram must be in as many training reviews
+    learn_from: Literal["training", "training and validation"] = "training"  # no validation pair chooses anything here
     rounds: int = 10  # of learning the strengths
     probes: int = 5  # random vectors of signs that estimate a trace
 
@@ -102,6 +104,7 @@ class MeetingSide(nn.Module):
 
 class Meeting(RatingModel):
     Config = MeetingConfig
+    text_defaults = WHOLE_DOCUMENTS
     needs = frozenset({"ids", "documents"})
     separates = True
     learns = False
@@ -211,13 +214,14 @@ class Meeting(RatingModel):
 
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
-        ratings = torch.from_numpy(data.train.ratings).to(self.mean)
+        pairs = joined(data.train, data.valid) if self.config.learn_from == "training and validation" else data.train
+        ratings = torch.from_numpy(pairs.ratings).to(self.mean)
         self.mean.copy_(ratings.mean())
         target = ratings - ratings.mean()
         variance = float(target.square().mean())
         if variance < 1e-12:
             return  # all ratings alike: the mean says everything
-        covariance = self.covariance(data)
+        covariance = self.covariance(data, pairs)
         fit = _Fit(covariance, target)
         start = torch.tensor(START).to(target) * variance
         few = len(target) < ENOUGH_TO_LEARN
@@ -234,17 +238,17 @@ class Meeting(RatingModel):
         self.strengths.copy_(torch.stack([first, second]))
         self._calibrate(covariance, ratings, (alike + differing) / 2 + ratings.mean(), user, item)
 
-    def covariance(self, data: TrainingData) -> PairCovariance:
-        """The covariance of the training pairs; the sides' idf and directions are set on the way."""
+    def covariance(self, data: TrainingData, pairs: Pairs) -> PairCovariance:
+        """The covariance of the pairs; the sides' idf and directions are set on the way."""
         words, config = self.sizes.words, self.config
         bigrams = frequent_bigrams(data.user_documents, words, config.bigrams, config.min_bigram_reviews)
         self.bigrams.fill_(NO_BIGRAM)
         self.bigrams[: len(bigrams)] = torch.from_numpy(bigrams)
-        leave_out = data.train.records if data.target_reviews == "leave out" else None
+        leave_out = pairs.records if data.target_reviews == "leave out" else None
         rows, places = [], []
         for side, documents, owner in (
-            (self.user_side, data.user_documents, data.train.users),
-            (self.item_side, data.item_documents, data.train.items),
+            (self.user_side, data.user_documents, pairs.users),
+            (self.item_side, data.item_documents, pairs.items),
         ):
             terms = Terms.of(documents, bigrams, words, words + 1 + len(bigrams))
             side.idf[: terms.terms] = torch.from_numpy(terms.idf())
@@ -254,7 +258,7 @@ class Meeting(RatingModel):
             directions = texts.directions(config.directions)
             side.directions.copy_(directions)
             places.append(at_length_one(texts.times(directions)))
-        users, items = (torch.from_numpy(of).to(self.mean.device) for of in (data.train.users, data.train.items))
+        users, items = (torch.from_numpy(of).to(self.mean.device) for of in (pairs.users, pairs.items))
         sizes = self.sizes.users, self.sizes.items
         return PairCovariance(users, items, sizes, rows[0], rows[1], places[0], places[1])
 
@@ -279,6 +283,12 @@ class Meeting(RatingModel):
         self.user_noise.copy_(user)
         self.item_noise.copy_(item)
         self.deviation.fill_(interval_scale(errors, (user[covariance.users] * item[covariance.items]).sqrt()))
+
+
+def joined(first: Pairs, second: Pairs) -> Pairs:
+    """Pairs one after the other."""
+    columns = [np.concatenate([getattr(first, f.name), getattr(second, f.name)]) for f in fields(Pairs)]
+    return Pairs(*columns)
 
 
 class _Fit:

@@ -20,6 +20,7 @@ from carp.reviews.documents import Documents
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+WHOLE_DOCUMENTS = {"max_words": 1_000_000}  # text settings of models whose cost is that of the distinct words
 NO_BIGRAM = np.iinfo(np.int64).max  # fills a model's table where fewer are known than it holds
 
 
