@@ -58,7 +58,7 @@ def rows_of(documents, owners, leave_out, bigrams, terms, directions=None):
     for row, (owner, left_out) in enumerate(zip(owners, leave_out, strict=True)):
         for term, count in _counts(documents, owner, left_out, bigrams).items():
             x[row, term] = (1 + math.log(count)) * idf[term]
-    z = x if directions is None else x[:, : WORDS + 1] @ directions.double().numpy()
+    z = x if directions is None else x @ directions.double().numpy()
     return _unit(x), _unit(z)
 
 

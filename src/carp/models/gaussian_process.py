@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from carp.errors import UsageError
 from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner
-from carp.models.layers import take_or
+from carp.models.layers import SizedByData, take_or
 from carp.models.pair_covariance import START, TERMS, TextRows
 from carp.models.tfidf import (
     NO_BIGRAM,
@@ -55,19 +55,19 @@ class GaussianProcessConfig:
     steps: int = 12  # towards the strengths, at most
 
 
-class TrainingRows(nn.Module):
+class TrainingRows(SizedByData):
     """The texts of one side of all training pairs, and the kernel of any document with each of them."""
 
     idf: Tensor
     owner: Tensor
     scale: Tensor
-    GROWING = ("whole_place", "whole_value", "left_place", "left_value", "owner", "scale")  # as large as the corpus
+    sized_by_data = ("whole_place", "whole_value", "left_place", "left_value", "owner", "scale")
 
     def __init__(self, terms: int) -> None:
         super().__init__()
         self.register_buffer("idf", torch.ones(terms))
         self.ready: TextRows | None = None  # what is kept, made ready for products
-        for name in self.GROWING:
+        for name in self.sized_by_data:
             kind = torch.int32 if name.endswith(("place", "owner")) else torch.float32
             self.register_buffer(name, torch.zeros((2, 0) if name.endswith("place") else (0,), dtype=kind))
 
@@ -109,14 +109,12 @@ class TrainingRows(nn.Module):
         return row, term, value / square.sqrt().clamp_min(1e-9)[row], count, place
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        for name in self.GROWING:
-            if f"{prefix}{name}" in state_dict:
-                setattr(self, name, torch.empty_like(state_dict[f"{prefix}{name}"], device=self.idf.device))
         self.ready = None
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-class GaussianProcess(RatingModel):
+class GaussianProcess(SizedByData, RatingModel):
+    sized_by_data = ("pair_users", "pair_items", "dual")
     Config = GaussianProcessConfig
     text_defaults = WHOLE_DOCUMENTS
     needs = frozenset({"ids", "documents"})
@@ -147,12 +145,6 @@ class GaussianProcess(RatingModel):
         self.register_buffer("user_noise", torch.ones(sizes.users))
         self.register_buffer("item_noise", torch.ones(sizes.items))
         self.register_buffer("deviation", torch.zeros(()))
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        for name in ("pair_users", "pair_items", "dual"):
-            if f"{prefix}{name}" in state_dict:
-                setattr(self, name, torch.empty_like(state_dict[f"{prefix}{name}"], device=self.mean.device))
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, batch: Batch) -> Prediction:
         users = self.encode_users(batch.user_words, batch.user_reviews)

@@ -34,12 +34,12 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner
-from carp.models.layers import take_or, take_rows
+from carp.models.layers import SizedByData, take_or, take_rows
 from carp.models.pair_covariance import START, PairCovariance, TextRows, Weights, at_length_one
 from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Terms, frequent_bigrams, term_occurrences
 
@@ -53,32 +53,31 @@ class MeetingConfig:
     bigrams: int = 50_000  # at most so many, those in most reviews first
     min_bigram_reviews: int = 20  # a bigram must be in as many training reviews
     learn_from: Literal["training", "training and validation"] = "training"  # no validation pair chooses anything here
-    rounds: int = 10  # of learning the strengths
+    rounds: int = 12  # of learning the strengths
     probes: int = 5  # random vectors of signs that estimate a trace
 
 
-class MeetingSide(nn.Module):
+class MeetingSide(SizedByData):
     """What documents of users, or of items, say: w · x in the first number, z in the k others."""
 
     idf: Tensor
     weight: Tensor
     directions: Tensor
+    sized_by_data = ("idf", "weight", "directions")  # by the known bigrams
 
-    def __init__(self, words: int, bigrams: int, directions: int) -> None:
+    def __init__(self, words: int, directions: int) -> None:
         super().__init__()
-        self.words = words
-        self.register_buffer("idf", torch.ones(words + 1 + bigrams))
-        self.register_buffer("weight", torch.zeros(words + 1 + bigrams))
-        self.register_buffer("directions", torch.zeros(words + 1, directions))
+        self.register_buffer("idf", torch.ones(words + 2))
+        self.register_buffer("weight", torch.zeros(words + 2))
+        self.register_buffer("directions", torch.zeros(words + 2, directions))
 
     def forward(self, rows: Tensor, terms: Tensor, size: int) -> Tensor:
         """Sides [size, 1 + k] from the terms of documents, each as often as it occurs."""
         row, term, value, _, _ = self._values(rows, terms)
         square = value.new_zeros(size).index_add_(0, row, value.square())
         text = value.new_zeros(size).index_add_(0, row, value * self.weight[term])
-        single = term <= self.words
-        image = self.directions[term[single]] * value[single].unsqueeze(1)
-        place = value.new_zeros(size, image.shape[1]).index_add_(0, row[single], image)
+        image = self.directions[term] * value.unsqueeze(1)
+        place = value.new_zeros(size, image.shape[1]).index_add_(0, row, image)
         return torch.cat([(text / square.sqrt().clamp_min(1e-9)).unsqueeze(1), at_length_one(place)], 1)
 
     def parts(self, rows: Tensor, terms: Tensor, size: int, wanted: Tensor) -> Tensor:
@@ -86,13 +85,11 @@ class MeetingSide(nn.Module):
         row, term, value, count, place = self._values(rows, terms)
         square = value.new_zeros(size).index_add_(0, row, value.square())
         added = value * self.weight[term] / square.sqrt().clamp_min(1e-9)[row]
-        single = (term <= self.words).nonzero().squeeze(1)
-        image = self.directions[term[single]] * value[single].unsqueeze(1)
-        whole = value.new_zeros(size, image.shape[1]).index_add_(0, row[single], image)
+        image = self.directions[term] * value.unsqueeze(1)
+        whole = value.new_zeros(size, image.shape[1]).index_add_(0, row, image)
         length = whole.square().sum(1).sqrt()
-        heard = torch.where(length > 1e-9, 1 / length.clamp_min(1e-9), 0.0)[row[single]]
-        added = added.index_add(0, single, (image * wanted[row[single]]).sum(1) * heard)
-        parts: Tensor = (added / count)[place]
+        heard = torch.where(length > 1e-9, 1 / length.clamp_min(1e-9), 0.0)[row]
+        parts: Tensor = ((added + (image * wanted[row]).sum(1) * heard) / count)[place]
         return parts
 
     def _values(self, rows: Tensor, terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -102,7 +99,8 @@ class MeetingSide(nn.Module):
         return row, term, (1 + count.to(self.idf.dtype).log()) * self.idf[term], count, place
 
 
-class Meeting(RatingModel):
+class Meeting(SizedByData, RatingModel):
+    sized_by_data = ("bigrams",)
     Config = MeetingConfig
     text_defaults = WHOLE_DOCUMENTS
     needs = frozenset({"ids", "documents"})
@@ -124,10 +122,12 @@ class Meeting(RatingModel):
     def __init__(self, config: MeetingConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         k = config.directions
-        self.user_side = MeetingSide(sizes.words, config.bigrams, k)
-        self.item_side = MeetingSide(sizes.words, config.bigrams, k)
+        self.user_side = MeetingSide(sizes.words, k)
+        self.item_side = MeetingSide(sizes.words, k)
         self.curve = RatingCurve()
-        self.register_buffer("bigrams", torch.full((config.bigrams,), NO_BIGRAM))  # sorted; codes of carp.models.tfidf
+        self.register_buffer(
+            "bigrams", torch.full((1,), NO_BIGRAM)
+        )  # the known ones, sorted; codes of carp.models.tfidf
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("user", torch.zeros(sizes.users))
         self.register_buffer("item", torch.zeros(sizes.items))
@@ -242,8 +242,8 @@ class Meeting(RatingModel):
         """The covariance of the pairs; the sides' idf and directions are set on the way."""
         words, config = self.sizes.words, self.config
         bigrams = frequent_bigrams(data.user_documents, words, config.bigrams, config.min_bigram_reviews)
-        self.bigrams.fill_(NO_BIGRAM)
-        self.bigrams[: len(bigrams)] = torch.from_numpy(bigrams)
+        bigrams = bigrams if len(bigrams) else np.array([NO_BIGRAM])
+        self.bigrams = torch.from_numpy(bigrams).to(self.mean.device)
         leave_out = pairs.records if data.target_reviews == "leave out" else None
         rows, places = [], []
         for side, documents, owner in (
@@ -251,13 +251,12 @@ class Meeting(RatingModel):
             (self.item_side, data.item_documents, pairs.items),
         ):
             terms = Terms.of(documents, bigrams, words, words + 1 + len(bigrams))
-            side.idf[: terms.terms] = torch.from_numpy(terms.idf())
-            rows.append(TextRows(terms.features(owner, leave_out), self.mean))
-            single = Terms.of(documents, np.zeros(0, np.int64), words, words + 1)
-            texts = TextRows(single.features(owner, leave_out), self.mean)
-            directions = texts.directions(config.directions)
-            side.directions.copy_(directions)
-            places.append(at_length_one(texts.times(directions)))
+            side.idf = torch.from_numpy(terms.idf()).to(self.mean)
+            side.weight = torch.zeros_like(side.idf)
+            texts = TextRows(terms.features(owner, leave_out), self.mean)
+            side.directions = texts.directions(config.directions)
+            rows.append(texts)
+            places.append(at_length_one(texts.times(side.directions)))
         users, items = (torch.from_numpy(of).to(self.mean.device) for of in (pairs.users, pairs.items))
         sizes = self.sizes.users, self.sizes.items
         return PairCovariance(users, items, sizes, rows[0], rows[1], places[0], places[1])
@@ -271,9 +270,7 @@ class Meeting(RatingModel):
         for name in ("user", "item", "of_user", "of_item", "meetings"):
             getattr(self, name).copy_(mean(name))
         for side, name in ((self.user_side, "user_words"), (self.item_side, "item_words")):
-            found = mean(name)
-            side.weight.zero_()
-            side.weight[: len(found)] = found.to(side.weight.dtype)
+            side.weight.copy_(mean(name))
 
     def _calibrate(
         self, covariance: PairCovariance, ratings: Tensor, held_out: Tensor, user: Tensor, item: Tensor
