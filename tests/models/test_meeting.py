@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from carp.models.batch import Batch
-from carp.models.calibration import NORMAL_90, RatingCurve, noise_by_owner
+from carp.models.calibration import NORMAL_90, RatingCurve, noise_by_owner, noise_without_own
 from carp.models.meeting import Meeting, MeetingConfig
 from carp.models.pair_covariance import START, TERMS
 from carp.models.predict import predict_pairs
@@ -173,6 +173,16 @@ def test_noise_follows_who_errs_and_stays_near_one_for_those_hardly_known(small_
     assert 1 < user[2] < 1.5
     assert user[3] == 1
     assert torch.allclose(item, torch.ones(5, dtype=torch.float64), atol=0.35)
+
+
+def test_noise_without_a_pairs_own_error_does_not_follow_it(small_pairs):
+    rng = torch.Generator().manual_seed(0)
+    errors = torch.randn(400, generator=rng, dtype=torch.float64)
+    users, items = torch.arange(400) % 40, torch.arange(400) // 40
+    known = noise_by_owner(errors, users, items, (40, 10))
+    with_own, without = known[0][users] * known[1][items], noise_without_own(errors, users, items, *known)
+    follows = [float(torch.corrcoef(torch.stack([errors.square(), noise]))[0, 1]) for noise in (with_own, without)]
+    assert follows[0] > 0.15 > follows[1]
 
 
 def test_the_curve_finds_a_cubic_and_is_level_beyond_what_it_saw(small_pairs):

@@ -25,6 +25,16 @@ def noise_by_owner(errors: Tensor, users: Tensor, items: Tensor, sizes: tuple[in
     return user, item
 
 
+def noise_without_own(errors: Tensor, users: Tensor, items: Tensor, user: Tensor, item: Tensor) -> Tensor:
+    """v_u v_i of every pair as if its own error were not known [n]: else an interval knows what it is to hold."""
+    square = errors.square() / errors.square().mean().clamp_min(1e-12)
+    product = torch.ones_like(square)
+    for owner, noise, other in ((users, user, item[items]), (items, item, user[users])):
+        weight = torch.bincount(owner, minlength=len(noise)).to(square)[owner] + IMAGINED_PAIRS
+        product = product * ((weight * noise[owner] - square / other) / (weight - 1)).clamp_min(0.1)
+    return product
+
+
 def _shrunk(square: Tensor, owner: Tensor, owners: int) -> Tensor:
     total = square.new_zeros(owners).index_add_(0, owner, square)
     count = square.new_zeros(owners).index_add_(0, owner, torch.ones_like(square))

@@ -30,7 +30,7 @@ from torch import Tensor
 from carp.errors import UsageError
 from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner
+from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or
 from carp.models.pair_covariance import START, TERMS, TextRows
 from carp.models.tfidf import (
@@ -272,9 +272,7 @@ class GaussianProcess(SizedByData, RatingModel):
         duals = [fit.strengths[:TERMS, None] * fit.alpha for fit in (first, second)]
         self.dual.copy_((duals[0] + duals[1]) / 2)
         self.strengths.copy_(torch.stack([first.strengths, second.strengths]))
-        self._calibrate(ratings, ratings - (first.errors + second.errors) / 2, noise)
-        self.user_noise.copy_(user)
-        self.item_noise.copy_(item)
+        self._calibrate(ratings, ratings - (first.errors + second.errors) / 2, user, item)
 
     def _take_texts(self, data: TrainingData) -> None:
         words, config = self.sizes.words, self.config
@@ -290,9 +288,12 @@ class GaussianProcess(SizedByData, RatingModel):
             side.idf.copy_(torch.from_numpy(terms.idf()))
             side.take(terms.features(owner, leave_out))
 
-    def _calibrate(self, ratings: Tensor, held_out: Tensor, noise: Tensor) -> None:
+    def _calibrate(self, ratings: Tensor, held_out: Tensor, user: Tensor, item: Tensor) -> None:
         self.curve.fit(held_out, ratings)
         errors = ratings - self.curve(held_out.to(self.mean)).double()
+        self.user_noise.copy_(user)
+        self.item_noise.copy_(item)
+        noise = noise_without_own(errors, self.pair_users, self.pair_items, user, item)
         self.deviation.fill_(interval_scale(errors, noise.sqrt()))
 
 

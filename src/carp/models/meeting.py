@@ -38,7 +38,7 @@ from torch import Tensor
 
 from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
-from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner
+from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or, take_rows
 from carp.models.pair_covariance import START, PairCovariance, TextRows, Weights, at_length_one
 from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Terms, frequent_bigrams, term_occurrences
@@ -279,7 +279,8 @@ class Meeting(SizedByData, RatingModel):
         errors = ratings - self.curve(held_out)
         self.user_noise.copy_(user)
         self.item_noise.copy_(item)
-        self.deviation.fill_(interval_scale(errors, (user[covariance.users] * item[covariance.items]).sqrt()))
+        noise = noise_without_own(errors, covariance.users, covariance.items, user, item)
+        self.deviation.fill_(interval_scale(errors, noise.sqrt()))
 
 
 def joined(first: Pairs, second: Pairs) -> Pairs:
