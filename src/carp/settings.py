@@ -41,7 +41,7 @@ def sort_settings(model: str, given: Mapping[str, Any]) -> Settings:
             raise UsageError(f"there is no setting {name!r} for {model}", fix=nearest(name, names))
     settings = Settings(
         from_settings(FitSettings, _share(given, FitSettings)),
-        from_settings(TextSettings, _share(given, TextSettings)),
+        from_settings(TextSettings, {**kind.text_defaults, **_share(given, TextSettings)}),
         from_settings(TrainingSettings, {**kind.training_defaults, **_share(given, TrainingSettings)}),
         make_config(kind, {**_usual_config(model), **_share(given, kind.Config)}),
     )

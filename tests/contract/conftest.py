@@ -46,7 +46,10 @@ TINY = {
     "batch_size": 40,
     "learning_rate": 0.01,
 }
-TINY_OF_MODEL: dict[str, dict[str, object]] = {}
+TINY_OF_MODEL: dict[str, dict[str, object]] = {
+    "gaussian-process": {"bigrams": 100, "steps": 3},
+    "meeting": {"bigrams": 100, "directions": 6, "rounds": 4},
+}
 
 
 def made_up_rows(seed=0):

@@ -29,6 +29,7 @@ SHOP = {"people": 400, "things": 60, "reviews_per_person": 16, "topics": TOPICS,
 ADDS_ONLY = {"ridge"}
 ERRATIC_SHOP = {"people": 120, "things": 120, "reviews_per_person": 8, "topics": TOPICS[:3], "noise": 1.0}
 ERRATIC_SHOPS = 6  # judged together: each has some 190 test pairs
+EXACT = {"gaussian-process"}  # costs grow with the cube of the pairs
 
 # Each is used where a model knows the setting, unless the model has one of its own below. Nothing stops early: models
 # that keep the strongest place of a document alone stay at the biases' level for epochs before they find who cares
@@ -52,6 +53,8 @@ SMALL_OF_MODEL = {
     "cmle": {"batch_size": 100, "learning_rate": 0.005, "penalty": 0.1, "epochs": 10},
     "dattn": {"embedding_spread": 0.3, "epochs": 7},
     "deepconn": {"filters": 32, "learning_rate": 0.0015, "epochs": 14},
+    "gaussian-process": {"steps": 4},
+    "meeting": {"directions": 16, "rounds": 5},
     "mf": {"batch_size": 100, "learning_rate": 0.005, "penalty": 0.1, "epochs": 10},
     "mpcn": {"latent_size": 32, "pointers": 1, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.005, "epochs": 11},
     "pmf": {"learning_rate": 0.005},
@@ -75,11 +78,16 @@ def recommender(name):
 
 @pytest.fixture(scope="module")
 def corpora():
-    """The shops of models that only add (True), and the shop of all others (False)."""
+    """The shop of most models, the shops of those that only add, and a small shop for exact solutions."""
     return {
-        False: [corpus_of(SHOP)],
-        True: [corpus_of({**ERRATIC_SHOP, "seed": seed}) for seed in range(ERRATIC_SHOPS)],
+        "most": [corpus_of(SHOP)],
+        "adds only": [corpus_of({**ERRATIC_SHOP, "seed": seed}) for seed in range(ERRATIC_SHOPS)],
+        "exact": [corpus_of({**SHOP, "people": 100})],
     }
+
+
+def kind_of(name):
+    return "adds only" if name in ADDS_ONLY else "exact" if name in EXACT else "most"
 
 
 def corpus_of(shop):
@@ -93,7 +101,7 @@ def fitted(corpora):
 
     def of(name):
         if name not in found:
-            found[name] = [recommender(name).fit(corpus, progress=False) for corpus in corpora[name in ADDS_ONLY]]
+            found[name] = [recommender(name).fit(corpus, progress=False) for corpus in corpora[kind_of(name)]]
         return found[name]
 
     return of

@@ -1,11 +1,19 @@
-"""What the slow twins of models that read documents share."""
+"""What the slow twins of models share: documents, and pairs few enough to write every matrix out."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 
 from carp.models.base import make_config
+from carp.models.batch import Pairs, Sizes, TrainingData
+from carp.reviews.documents import make_documents
 
 
 def _document(*reviews, width=9):
@@ -35,3 +43,80 @@ def _every_weight_random(kind, settings, sizes, seed=0):
 def every_weight_random():
     """A model in double precision none of whose weights starts at zero."""
     return _every_weight_random
+
+
+# ---- small pairs
+
+
+USERS, ITEMS, WORDS = 8, 6, 11
+
+
+@pytest.fixture(scope="session")
+def small_pairs():
+    return SimpleNamespace(
+        users=USERS, items=ITEMS, words=WORDS, data=some_data, rows_of=rows_of, dense_terms=dense_terms
+    )
+
+
+def some_data(seed=0, rating=None, longest=8, people=USERS, things=ITEMS, train=36):
+    """Reviews of up to eight words, one in six of none; ratings follow a person, a thing and a word."""
+    rng = np.random.default_rng(seed)
+    cells = rng.permutation(people * things)
+    users, items = cells // things, cells % things
+    known = np.arange(train)
+    lengths = rng.integers(0, longest + 1, train) * (rng.random(train) > 1 / 6)
+    review = np.repeat(known, lengths).astype(np.int32)
+    words = rng.integers(1, WORDS + 1, len(review)).astype(np.int32)
+    characters = np.zeros((len(review), 2), np.int32)
+    person, thing = rng.normal(0, 0.7, people), rng.normal(0, 0.7, things)
+    ratings = np.clip(3 + person[users] + thing[items] + rng.normal(0, 0.5, len(cells)), 1, 5).astype(np.float32)
+    if rating is not None:
+        ratings[:] = rating
+
+    def pairs(records):
+        return Pairs(users[records], items[records], ratings[records], records)
+
+    return TrainingData(
+        pairs(known),
+        pairs(np.arange(train, len(cells))),
+        make_documents(words, review, characters, users[:train], people, max_words=1000),
+        make_documents(words, review, characters, items[:train], things, max_words=1000),
+        Sizes(people, things, WORDS, max_words=1000),
+    )
+
+
+def rows_of(documents, owners, leave_out, bigrams, terms, directions=None):
+    """TF-IDF rows x and directions z of documents without one review each, counted word by word."""
+    everyone = [_counts(documents, d, None, bigrams) for d in range(len(documents))]
+    idf = np.array([1 + math.log((1 + len(documents)) / (1 + sum(t in one for one in everyone))) for t in range(terms)])
+    x = np.zeros((len(owners), terms))
+    for row, (owner, left_out) in enumerate(zip(owners, leave_out, strict=True)):
+        for term, count in _counts(documents, owner, left_out, bigrams).items():
+            x[row, term] = (1 + math.log(count)) * idf[term]
+    z = x if directions is None else x @ directions.double().numpy()
+    return _unit(x), _unit(z)
+
+
+def _counts(documents, owner, leave_out, bigrams):
+    stretch = range(documents.offsets[owner], documents.offsets[owner + 1])
+    kept = [(int(documents.words[n]), int(documents.review[n])) for n in stretch if documents.review[n] != leave_out]
+    counts = Counter(word for word, _ in kept)
+    for (first, one), (second, other) in pairwise(kept):
+        code = first * (WORDS + 1) + second
+        if one == other and code in bigrams:
+            counts[WORDS + 1 + bigrams.index(code)] += 1
+    return counts
+
+
+def _unit(rows):
+    length = np.sqrt((rows**2).sum(1, keepdims=True))
+    return np.divide(rows, length, out=np.zeros_like(rows), where=length > 1e-9)
+
+
+def dense_terms(left, right):
+    """The seven terms between two lists of pairs, by their definition."""
+    (p, xu, zu, xi, zi), (q, yu, vu, yi, vi) = left, right
+    same_user = (p.users[:, None] == q.users).astype(float)
+    same_item = (p.items[:, None] == q.items).astype(float)
+    words_u, words_i, like_u, like_i = xu @ yu.T, xi @ yi.T, zu @ vu.T, zi @ vi.T
+    return [same_user, same_item, words_u, words_i, same_user * like_i, same_item * like_u, like_u * like_i]

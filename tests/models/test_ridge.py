@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from carp.models.batch import Pairs, Sizes, TrainingData
-from carp.models.ridge import NO_BIGRAM, Ridge, RidgeConfig, conjugate_gradients
-from carp.models.tfidf import frequent_bigrams
+from carp.models.ridge import Ridge, RidgeConfig, conjugate_gradients
+from carp.models.tfidf import NO_BIGRAM, frequent_bigrams
 from carp.reviews.documents import make_documents
 
 USERS, ITEMS, WORDS = 7, 5, 9

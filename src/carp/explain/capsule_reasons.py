@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carp.explain.capsule_opinions import opinions_of_raters, share_of_coupling
-from carp.explain.explainer import AspectOpinion, Explainer, Meeting, SummarySentence
+from carp.explain.explainer import AspectOpinion, Explainer, StrongestMeeting, SummarySentence
 from carp.explain.explanation import Capsule, Explanation, LogicUnit, MatchKind, Reasons, Sentiment, Side
 from carp.explain.influence import (
     SentenceInfluence,
@@ -431,7 +431,7 @@ class CapsuleExplainer(Explainer):
         return self._whole(USER, user, Detail()).book.texts
 
     @torch.no_grad()
-    def strongest_meetings(self, person: int | ReadableDocument, items: Sequence[int]) -> list[Meeting]:
+    def strongest_meetings(self, person: int | ReadableDocument, items: Sequence[int]) -> list[StrongestMeeting]:
         """The unit that the longer capsule listens to most, of each item."""
         if not items:
             return []
@@ -447,7 +447,7 @@ class CapsuleExplainer(Explainer):
         for row, item in enumerate(items):
             s = POSITIVE if lengths[row, POSITIVE] >= lengths[row, NEGATIVE] else NEGATIVE
             x, y = np.unravel_index(int(coupling[row, s].argmax()), coupling[row, s].shape)
-            found.append(Meeting(phrases[int(x)], self._whole(ITEM, item, Detail()).book.texts[int(y)]))
+            found.append(StrongestMeeting(phrases[int(x)], self._whole(ITEM, item, Detail()).book.texts[int(y)]))
         return found
 
     # ---- what is kept

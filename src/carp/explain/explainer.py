@@ -62,7 +62,7 @@ class SharedViewpoint:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class StrongestMeeting:
     """A viewpoint that met an aspect, by the phrases of both, best first."""
 
     viewpoint: tuple[str, ...]
@@ -108,7 +108,7 @@ class Explainer:
         """What these raters like and dislike about a thing; and notes for the reader."""
         return (), (), (NO_CAPSULES.format(name=self.fitted.name),)
 
-    def strongest_meetings(self, person: int | ReadableDocument, items: Sequence[int]) -> list[Meeting] | None:
+    def strongest_meetings(self, person: int | ReadableDocument, items: Sequence[int]) -> list[StrongestMeeting] | None:
         """Of each item the meeting that counts most for a numbered person, or for one known by a document alone; None
         where the model knows no meetings."""
         return None

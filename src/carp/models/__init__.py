@@ -42,6 +42,10 @@ REGISTRY: dict[str, Entry] = {
     "cmle": Entry("carp.models.cmle:Cmle", "collaborative multi-level embeddings, IJCAI'16"),
     "mf": Entry("carp.models.mf:Mf", "biased matrix factorisation, ratings only"),
     "pmf": Entry("carp.models.pmf:Pmf", "probabilistic matrix factorisation, ratings only, NIPS'07"),
+    "gaussian-process": Entry(
+        "carp.models.gaussian_process:GaussianProcess", "the exact Gaussian process over pairs, at most 15,000 of them"
+    ),
+    "meeting": Entry("carp.models.meeting:Meeting", "what people write about meets what is written about things"),
     "ridge": Entry("carp.models.ridge:Ridge", "ridge regression on leave-one-out biases and TF-IDF of both documents"),
 }
 

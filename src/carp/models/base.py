@@ -58,6 +58,7 @@ class RatingModel(nn.Module):
     Config: ClassVar[type]  # a frozen dataclass with the paper's values as defaults
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # `variant` → settings
     training_defaults: ClassVar[Mapping[str, Any]] = {}  # where the paper's differ from TrainingSettings'
+    text_defaults: ClassVar[Mapping[str, Any]] = {}  # where the model's differ from TextSettings'
     needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, reviews, target_review
     separates: ClassVar[bool] = False
     learns: ClassVar[bool] = True  # False where `start` alone fits the model
@@ -132,6 +133,16 @@ def shares(amounts: Tensor, there: Tensor) -> Tensor:
     even = there / there.sum(1, keepdim=True).clamp_min(1)
     least = torch.finfo(amounts.dtype).tiny
     return torch.where(total > least, amounts / total.clamp_min(least), even)
+
+
+UP_AND_DOWN = ("raises the rating", "lowers the rating")  # names of the sides of `up_and_down`
+
+
+def up_and_down(added: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares of the words in what is added and in what is taken away [B, L, 2], and the share of each of the two."""
+    both = torch.stack([added.clamp_min(0), (-added).clamp_min(0)], -1)
+    total = both.sum(1)
+    return shares(both, there.unsqueeze(-1)), shares(total, torch.ones_like(total, dtype=torch.bool))
 
 
 def first_order_influence(rating: Callable[..., Tensor], *parts: Tensor) -> list[Tensor]:

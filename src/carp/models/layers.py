@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -129,6 +131,18 @@ class TunedBiases(nn.Module):
             )
             user, item = without
         return self.mean + user + item
+
+
+class SizedByData(nn.Module):
+    """A module with buffers whose sizes only the data know: they take the size of a state that is loaded."""
+
+    sized_by_data: ClassVar[tuple[str, ...]] = ()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        for name in self.sized_by_data:
+            if f"{prefix}{name}" in state_dict:
+                setattr(self, name, torch.empty_like(state_dict[f"{prefix}{name}"], device=getattr(self, name).device))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def take_or(values: Tensor, places: Tensor, unknown: float | Tensor) -> Tensor:

@@ -31,14 +31,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carp.models.base import Attention, Prediction, RatingModel, shares
+from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.layers import TunedBiases
-from carp.models.tfidf import Features, Floats, Terms, frequent_bigrams
+from carp.models.tfidf import NO_BIGRAM, Features, Floats, Terms, frequent_bigrams, term_occurrences
 
 PENALTIES = (1000.0, 500.0, 250.0, 120.0, 60.0, 30.0, 15.0, 8.0, 4.0, 2.0, 1.0)
-SIDES = ("raises the rating", "lowers the rating")
-NO_BIGRAM = np.iinfo(np.int64).max  # fills the table where fewer are known than it holds
 
 
 @dataclass(frozen=True)
@@ -115,16 +113,7 @@ class Ridge(RatingModel):
         return text.unsqueeze(-1)  # [B, 1]
 
     def _terms(self, words: Tensor, reviews: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Every occurrence of a term: its document, its number, and the place of its (first) word; words first."""
-        row = torch.arange(len(words), device=words.device).unsqueeze(1).expand_as(words)
-        code = words[:, :-1].long() * (self.sizes.words + 1) + words[:, 1:].long()
-        place = torch.searchsorted(self.bigrams, code).clamp_max(len(self.bigrams) - 1)
-        known = (self.bigrams[place] == code) & (reviews[:, :-1] == reviews[:, 1:]) & (reviews[:, 1:] >= 0)
-        there = words > 0
-        column = torch.arange(words.shape[1], device=words.device).expand_as(words)
-        rows = torch.cat([row[there], row[:, 1:][known]])
-        terms = torch.cat([words[there].long(), place[known] + self.sizes.words + 1])
-        return rows, terms, torch.cat([column[there], column[:, :-1][known]])
+        return term_occurrences(words, reviews, self.bigrams, self.sizes.words)
 
     def score(
         self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor, own_ratings: Tensor | None = None
@@ -139,14 +128,14 @@ class Ridge(RatingModel):
         user = self.added(self.user_text, batch.user_words, batch.user_reviews)
         item = self.added(self.item_text, batch.item_words, batch.item_reviews)
         (user_words, user_weights), (item_words, item_weights) = (
-            _up_and_down(user, batch.user_words > 0),
-            _up_and_down(item, batch.item_words > 0),
+            up_and_down(user, batch.user_words > 0),
+            up_and_down(item, batch.item_words > 0),
         )
         return Attention(
             user_words=user_words,
             item_words=item_words,
-            user_names=SIDES,
-            item_names=SIDES,
+            user_names=UP_AND_DOWN,
+            item_names=UP_AND_DOWN,
             meaning="Every word, and every pair of neighbours, adds to the rating or takes away from it by itself.",
             user_weights=user_weights,
             item_weights=item_weights,
@@ -208,13 +197,6 @@ class Ridge(RatingModel):
         users, items = torch.from_numpy(pairs.users).to(device), torch.from_numpy(pairs.items).to(device)
         found = self.biases(users, items, None if own is None else torch.from_numpy(own).to(device))
         return np.asarray(found.double().cpu())
-
-
-def _up_and_down(added: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Shares of the words in what is added and in what is taken away [B, L, 2], and the share of each of the two."""
-    both = torch.stack([added.clamp_min(0), (-added).clamp_min(0)], -1)
-    total = both.sum(1)
-    return shares(both, there.unsqueeze(-1)), shares(total, torch.ones_like(total, dtype=torch.bool))
 
 
 class Regression:

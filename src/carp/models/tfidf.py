@@ -12,12 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from carp.reviews.documents import Documents
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+WHOLE_DOCUMENTS = {"max_words": 1_000_000}  # text settings of models whose cost is that of the distinct words
+NO_BIGRAM = np.iinfo(np.int64).max  # fills a model's table where fewer are known than it holds
 
 
 def bigram_codes(documents: Documents, words: int) -> tuple[Ints, Ints]:
@@ -36,6 +40,24 @@ def frequent_bigrams(documents: Documents, words: int, most: int, least: int) ->
     code, reviews = np.unique(once, return_counts=True)
     code, reviews = code[reviews >= least], reviews[reviews >= least]
     return np.sort(code[np.lexsort((code, -reviews))[:most]])
+
+
+def term_occurrences(
+    words: Tensor, reviews: Tensor, bigrams: Tensor, known_words: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Every occurrence of a term in documents [B, L]: its document, its number, the place of its (first) word.
+
+    Words come first, then the known bigrams, which are sorted codes of `bigram_codes`.
+    """
+    row = torch.arange(len(words), device=words.device).unsqueeze(1).expand_as(words)
+    code = words[:, :-1].long() * (known_words + 1) + words[:, 1:].long()
+    place = torch.searchsorted(bigrams, code).clamp_max(len(bigrams) - 1)
+    known = (bigrams[place] == code) & (reviews[:, :-1] == reviews[:, 1:]) & (reviews[:, 1:] >= 0)
+    there = words > 0
+    column = torch.arange(words.shape[1], device=words.device).expand_as(words)
+    rows = torch.cat([row[there], row[:, 1:][known]])
+    terms = torch.cat([words[there].long(), place[known] + known_words + 1])
+    return rows, terms, torch.cat([column[there], column[:, :-1][known]])
 
 
 @dataclass(frozen=True)

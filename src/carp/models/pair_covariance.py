@@ -1,0 +1,251 @@
+"""The prior covariance of ratings of pairs, as products with vectors: seven terms, none of them written out.
+
+    k(ui, u'i') = s₁ [u = u'] + s₂ [i = i']                      biases
+                + s₃ x_u · x_u' + s₄ x_i · x_i'                  weights of words, of a person's and of a thing's text
+                + s₅ [u = u'] z_i · z_i'                         what this person thinks of things that read alike
+                + s₆ [i = i'] z_u · z_u'                         what people who write alike think of this thing
+                + s₇ (z_u · z_u') (z_i · z_i')                   what people who write alike think of such things
+                + [ui = u'i'] σ²_ui                              noise
+
+x is a TF-IDF row, z the same text in a few directions at length 1. A product with a vector costs time and memory
+linear in the reviews. `solve` is conjugate gradients on many right sides at once, and `learn_strengths` climbs the
+marginal likelihood: at its top, for every term, αᵀ K α = tr(Σ⁻¹ K), where Σ α = y. The trace is estimated with a few
+random vectors of signs, always the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from carp.models.tfidf import Entries, Features
+
+TERMS = 7
+START = (0.06, 0.02, 0.05, 0.08, 0.05, 0.02, 0.06, 0.66)  # shares of the ratings' variance, the noise last
+NEGLIGIBLE = 1e-5  # of the ratings' variance: a term as weak as this is left out of products
+
+
+class TextRows:
+    """TF-IDF rows of one side, a row a pair, each without the pair's own review."""
+
+    def __init__(self, features: Features, like: Tensor) -> None:
+        """On the device and in the precision of `like`."""
+        self.whole, self.whole_turned = _sparse(features.whole, like)
+        self.difference, self.difference_turned = _sparse(features.difference, like)
+        self.owner = torch.from_numpy(features.owner).to(like.device)
+        self.scale = torch.from_numpy(features.scale).to(like).unsqueeze(1)
+
+    def times(self, weights: Tensor) -> Tensor:
+        """Rows times weights [terms, c]."""
+        of_owners = torch.sparse.mm(self.whole, weights)[self.owner]
+        rows: Tensor = self.scale * (of_owners + torch.sparse.mm(self.difference, weights))
+        return rows
+
+    def transposed_times(self, vectors: Tensor) -> Tensor:
+        """The rows turned, times vectors [pairs, c]."""
+        scaled = self.scale * vectors
+        of_owners = sums_of(self.owner, scaled, self.whole.shape[0])
+        whole = torch.sparse.mm(self.whole_turned, of_owners)
+        turned: Tensor = whole + torch.sparse.mm(self.difference_turned, scaled)
+        return turned
+
+    def directions(self, wanted: int, rounds: int = 3) -> Tensor:
+        """The first singular directions of the rows [terms, wanted], zero where there are fewer than wanted."""
+        pairs, terms = len(self.owner), self.whole.shape[1]
+        size = min(wanted + 8, pairs, terms)
+        basis = torch.randn(terms, size, generator=torch.Generator().manual_seed(0)).to(self.scale)
+        for _ in range(rounds):
+            basis = torch.linalg.qr(self.transposed_times(self.times(basis)))[0]
+        image = self.times(basis).double()
+        values, vectors = torch.linalg.eigh(image.T @ image)
+        kept = values.flip(0)[:wanted] > 1e-7 * max(float(values[-1]), 1e-300)
+        found = (basis @ vectors.flip(1).to(basis))[:, :wanted] * kept
+        found = found * found.gather(0, found.abs().argmax(0, keepdim=True)).sign()  # a sign that does not wander
+        return torch.nn.functional.pad(found, (0, wanted - found.shape[1]))
+
+
+def _sparse(entries: Entries, like: Tensor) -> tuple[Tensor, Tensor]:
+    rows, columns = (torch.from_numpy(of).to(like.device) for of in (entries.row, entries.column))
+    values = torch.from_numpy(entries.value).to(like)
+    high, wide = entries.shape
+
+    def made(first: Tensor, second: Tensor, shape: tuple[int, int]) -> Tensor:
+        places = torch.stack([first, second])
+        matrix = torch.sparse_coo_tensor(places, values, shape, check_invariants=False)
+        return matrix.coalesce()
+
+    return made(rows, columns, (high, wide)), made(columns, rows, (wide, high))
+
+
+def sums_of(owner: Tensor, values: Tensor, owners: int) -> Tensor:
+    """The sum of the rows of values [n, c] of each owner."""
+    return values.new_zeros(owners, values.shape[1]).index_add_(0, owner, values)
+
+
+def at_length_one(rows: Tensor) -> Tensor:
+    """Rows divided by their lengths; a row of nothing stays one.
+
+    >>> at_length_one(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    length = rows.square().sum(-1, keepdim=True).sqrt()
+    return torch.where(length > 1e-9, rows / length.clamp_min(1e-9), 0.0)
+
+
+@dataclass(frozen=True)
+class ProcessWeights:
+    """The model in weight space: what a solution of the dual problem says of every person, thing and word."""
+
+    user: Tensor  # [users]
+    item: Tensor  # [items]
+    user_words: Tensor  # [terms]
+    item_words: Tensor  # [terms]
+    of_user: Tensor  # [users, k] on the directions of things
+    of_item: Tensor  # [items, k] on the directions of people
+    meetings: Tensor  # [k, k] directions of people by directions of things
+
+
+@dataclass(frozen=True)
+class PairCovariance:
+    users: Tensor  # [n]
+    items: Tensor  # [n]
+    sizes: tuple[int, int]  # how many users and items
+    user_rows: TextRows
+    item_rows: TextRows
+    user_directions: Tensor  # z_u [n, k]
+    item_directions: Tensor  # z_i [n, k]
+
+    def times(self, vectors: Tensor, strengths: Tensor, noise: Tensor) -> Tensor:
+        """Σ times vectors [n, c]; strengths [8], the last of them of the noise [n]."""
+        total = strengths[TERMS] * noise.unsqueeze(1) * vectors
+        for term in range(TERMS):
+            if strengths[term] > 0:
+                total = total + strengths[term] * self.term_times(term, vectors)
+        return total
+
+    def term_times(self, term: int, vectors: Tensor) -> Tensor:
+        """One term, at strength 1, times vectors [n, c]."""
+        users, items = self.sizes
+        zu, zi = self.user_directions, self.item_directions
+        if term == 0:
+            return sums_of(self.users, vectors, users)[self.users]
+        if term == 1:
+            return sums_of(self.items, vectors, items)[self.items]
+        if term in (2, 3):
+            rows = self.user_rows if term == 2 else self.item_rows
+            return rows.times(rows.transposed_times(vectors))
+        if term == 4:
+            return _each(vectors, lambda v: (sums_of(self.users, zi * v, users)[self.users] * zi).sum(1))
+        if term == 5:
+            return _each(vectors, lambda v: (sums_of(self.items, zu * v, items)[self.items] * zu).sum(1))
+        return _each(vectors, lambda v: ((zu @ (zu.T @ (zi * v))) * zi).sum(1))
+
+    def weights(self, solution: Tensor, strengths: Tensor) -> ProcessWeights:
+        """From the solution α [n] of Σ α = y."""
+        alpha, s = solution.unsqueeze(1), strengths
+        users, items = self.sizes
+        return ProcessWeights(
+            user=s[0] * sums_of(self.users, alpha, users).squeeze(1),
+            item=s[1] * sums_of(self.items, alpha, items).squeeze(1),
+            user_words=s[2] * self.user_rows.transposed_times(alpha).squeeze(1),
+            item_words=s[3] * self.item_rows.transposed_times(alpha).squeeze(1),
+            of_user=s[4] * sums_of(self.users, self.item_directions * alpha, users),
+            of_item=s[5] * sums_of(self.items, self.user_directions * alpha, items),
+            meetings=s[6] * (self.user_directions.T @ (self.item_directions * alpha)),
+        )
+
+    def solve(
+        self,
+        target: Tensor,
+        strengths: Tensor,
+        noise: Tensor,
+        start: Tensor | None = None,
+        *,
+        given: Tensor | None = None,
+        tolerance: float = 1e-4,
+        most: int = 400,
+    ) -> Tensor:
+        """Σ⁻¹ target, column by column [n, c]; where `given` [n, c] is 0, a column knows nothing of that pair."""
+        mask = torch.ones_like(target) if given is None else given
+        target = target * mask
+        unmix = self._preconditioner(strengths, noise)
+
+        def product(vectors: Tensor) -> Tensor:
+            return mask * self.times(mask * vectors, strengths, noise)
+
+        x = torch.zeros_like(target) if start is None else start * mask
+        rest = target - product(x)
+        enough = (tolerance * target.norm(dim=0)).clamp_min(1e-30)
+        step_to = mask * unmix(rest)
+        direction, along = step_to, (rest * step_to).sum(0)
+        for _ in range(most):
+            if bool((rest.norm(dim=0) <= enough).all()):
+                break
+            image = product(direction)
+            step = along / (direction * image).sum(0).clamp_min(1e-30)
+            x, rest = x + step * direction, rest - step * image
+            step_to = mask * unmix(rest)
+            before, along = along, (rest * step_to).sum(0)
+            direction = step_to + along / before.clamp_min(1e-30) * direction
+        return x
+
+    def _preconditioner(self, strengths: Tensor, noise: Tensor, width: int = 32) -> Callable[[Tensor], Tensor]:
+        """An easy inverse that is near Σ⁻¹: the noise, and the first directions of both sides."""
+        zu, zi = self.user_directions[:, :width], self.item_directions[:, :width]
+        user_share, item_share = zu.mean(0).square().sum(), zi.mean(0).square().sum()
+        of_users = (strengths[2] / 2 + strengths[6] * item_share).sqrt() * zu
+        of_items = (strengths[3] / 2 + strengths[6] * user_share).sqrt() * zi
+        low = torch.cat([of_users, of_items], 1)
+        local = (strengths[TERMS] * noise + strengths[0] + strengths[1] + strengths[4] + strengths[5]).unsqueeze(1)
+        small = torch.eye(low.shape[1], dtype=low.dtype, device=low.device) + low.T @ (low / local)
+        factor = torch.linalg.cholesky(small)
+
+        def unmix(vectors: Tensor) -> Tensor:
+            scaled = vectors / local
+            return scaled - low @ torch.cholesky_solve(low.T @ scaled, factor) / local
+
+        return unmix
+
+    def learn_strengths(
+        self, target: Tensor, start: Tensor, noise: Tensor, *, rounds: int, probes: int
+    ) -> tuple[Tensor, Tensor]:
+        """Strengths [8] near the top of the marginal likelihood of the target [n], and the solution α [n] there.
+
+        At the top αᵀKα and tr(Σ⁻¹K) are equal for every term. Each round multiplies all strengths by yᵀα / n, which is
+        where their common size belongs, and each by a power of how far its own ratio is from that: a power that grows
+        while the ratio stays on one side of 1, and shrinks when it has jumped over.
+        """
+        pairs = len(target)
+        signs = torch.randint(0, 2, (pairs, probes), generator=torch.Generator().manual_seed(1)).to(target) * 2 - 1
+        right = torch.cat([target.unsqueeze(1), signs], 1)
+        weak = NEGLIGIBLE * float(target.square().mean())
+        strengths, solved = start.clone(), torch.zeros_like(right)
+        pace, before = torch.full((TERMS + 1,), 3.0), torch.zeros(TERMS + 1)
+        for _ in range(rounds):
+            solved = self.solve(right, strengths, noise, solved, tolerance=1e-2, most=60)
+            size = max(float(target @ solved[:, 0]) / pairs, 1e-12)
+            pull = (self._ratios(solved, signs, strengths, noise) / size).log()
+            pace = (pace * torch.where(pull * before < 0, 0.4, 1.3)).clamp(0.5, 6.0)
+            before = pull
+            strengths = strengths * (size * (pull * pace).clamp(-1.5, 1.5).exp()).to(strengths)
+            strengths[:TERMS] = torch.where(strengths[:TERMS] < weak, 0.0, strengths[:TERMS])
+        return strengths, solved[:, 0]
+
+    def _ratios(self, solved: Tensor, signs: Tensor, strengths: Tensor, noise: Tensor) -> Tensor:
+        """αᵀKα / tr(Σ⁻¹K) of every term and of the noise [8]; 1 for terms that are left out."""
+        mixed = torch.cat([solved[:, :1], signs], 1)
+        ratios = torch.ones(TERMS + 1)
+        for term in range(TERMS + 1):
+            if strengths[term] > 0:
+                image = self.term_times(term, mixed) if term < TERMS else noise.unsqueeze(1) * mixed
+                agreement = solved * image
+                trace = float(agreement[:, 1:].sum()) / signs.shape[1]
+                ratios[term] = max(float(agreement[:, 0].sum()), 1e-12) / max(trace, 1e-12)
+        return ratios
+
+
+def _each(vectors: Tensor, column: Callable[[Tensor], Tensor]) -> Tensor:
+    return torch.stack([column(vectors[:, c : c + 1]) for c in range(vectors.shape[1])], 1)

@@ -1,0 +1,214 @@
+"""Meeting: its covariance, solution and weights against dense matrices, its parts, and inputs with nothing to say."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from carp.models.batch import Batch
+from carp.models.calibration import NORMAL_90, RatingCurve, noise_by_owner, noise_without_own
+from carp.models.meeting import Meeting, MeetingConfig
+from carp.models.pair_covariance import START, TERMS
+from carp.models.predict import predict_pairs
+from carp.reviews.documents import make_documents, padded
+
+DIRECTIONS = 3
+CPU = torch.device("cpu")
+
+
+def fitted(data, dtype=torch.float64, **settings):
+    given = {"directions": DIRECTIONS, "bigrams": 20, "min_bigram_reviews": 2, "rounds": 4, **settings}
+    model = Meeting(MeetingConfig(**given), data.sizes).to(dtype)
+    model.start(data)
+    return model.eval()
+
+
+def sides(small_pairs, model, data, pairs, leave_out):
+    bigrams = model.bigrams.tolist()
+    left_out = pairs.records if leave_out else [None] * len(pairs)
+    found = [
+        small_pairs.rows_of(documents, owners, left_out, bigrams, len(side.idf), side.directions)
+        for side, documents, owners in (
+            (model.user_side, data.user_documents, pairs.users),
+            (model.item_side, data.item_documents, pairs.items),
+        )
+    ]
+    return pairs, *found[0], *found[1]
+
+
+def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pairs):
+    data = small_pairs.data()
+    model = fitted(data)
+    covariance = model.covariance(data, data.train)
+    written = small_pairs.dense_terms(*[sides(small_pairs, model, data, data.train, True)] * 2)
+    vectors = torch.randn(36, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    for term in range(TERMS):
+        found = covariance.term_times(term, vectors)
+        assert torch.allclose(found, torch.from_numpy(written[term]) @ vectors, atol=1e-9), f"term {term}"
+
+
+def test_solve_is_the_dense_solution_and_a_hidden_pair_is_unknown_to_its_column(small_pairs):
+    data = small_pairs.data(1)
+    covariance = fitted(data).covariance(data, data.train)
+    strengths = torch.tensor(START, dtype=torch.float64)
+    noise = torch.linspace(0.5, 2, 36, dtype=torch.float64)
+    matrix = covariance.times(torch.eye(36, dtype=torch.float64), strengths, noise)
+    target = torch.randn(36, 2, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    given = torch.ones_like(target)
+    given[:9, 1] = 0
+    found = covariance.solve(target, strengths, noise, given=given, tolerance=1e-12)
+    assert torch.allclose(found[:, 0], torch.linalg.solve(matrix, target[:, 0]), atol=1e-8)
+    assert torch.allclose(found[9:, 1], torch.linalg.solve(matrix[9:, 9:], target[9:, 1]), atol=1e-8)
+    assert not found[:9, 1].any()
+
+
+def test_learned_strengths_are_likelier_than_the_ones_to_begin_with(small_pairs):
+    data = small_pairs.data(2)
+    covariance = fitted(data).covariance(data, data.train)
+    target = torch.from_numpy(data.train.ratings).double()
+    target -= target.mean()
+    start = torch.tensor(START, dtype=torch.float64) * float(target.square().mean())
+    equal = torch.ones_like(target)
+    learned, _ = covariance.learn_strengths(target, start, equal, rounds=40, probes=60)
+
+    def likelihood(strengths):
+        matrix = covariance.times(torch.eye(36, dtype=torch.float64), strengths, equal)
+        return torch.distributions.MultivariateNormal(torch.zeros_like(target), matrix).log_prob(target)
+
+    assert likelihood(learned) > likelihood(start) + 0.1
+    for term in range(TERMS + 1):  # near the top, no strength by itself leads much higher
+        if learned[term] > 0:
+            for factor in (0.7, 1.4):
+                other = learned.clone()
+                other[term] *= factor
+                assert likelihood(other) < likelihood(learned) + 0.2
+
+
+def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve(small_pairs):
+    data = small_pairs.data(3)
+    model = fitted(data)
+    train, held = sides(small_pairs, model, data, data.train, True), sides(small_pairs, model, data, data.valid, False)
+    target = data.train.ratings.astype(np.float64) - float(model.mean)
+    own = (model.user_noise[data.train.users] * model.item_noise[data.train.items]).numpy()
+    means = []
+    for strengths, noise in zip(model.strengths.numpy(), (np.ones(36), own), strict=True):
+        prior = sum(s * k for s, k in zip(strengths, small_pairs.dense_terms(train, train), strict=False))
+        alpha = np.linalg.solve(prior + np.diag(strengths[-1] * noise), target)
+        means.append(sum(s * k for s, k in zip(strengths, small_pairs.dense_terms(held, train), strict=False)) @ alpha)
+    wanted = model.curve(torch.from_numpy(float(model.mean) + np.mean(means, 0))).clamp(1, 5)
+    found = torch.from_numpy(predict_pairs(model, data, data.valid, CPU))
+    assert torch.allclose(found.double(), wanted, atol=2e-3)
+
+
+def test_single_precision_gives_the_same_ratings(small_pairs):
+    data = small_pairs.data(4)
+    double, single = (predict_pairs(fitted(data, dtype), data, data.valid, CPU) for dtype in (None, torch.float32))
+    assert np.allclose(double, single, atol=0.02)
+
+
+def test_two_fits_give_the_same_bits(small_pairs):
+    data = small_pairs.data(5)
+    first, second = fitted(data).state_dict(), fitted(data).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_what_words_add_is_what_the_texts_add_in_all(small_pairs):
+    data = small_pairs.data(6)
+    model = fitted(data)
+    batch = data.batch(data.valid, np.arange(len(data.valid)))
+    prediction = model(batch)
+    found = model.explain(batch, prediction)
+    user, item = model.words_add(batch)
+    assert torch.allclose(user.sum(1) + item.sum(1), prediction.tensors["text"], atol=1e-9)
+    assert found.balance is prediction.tensors["text"]
+    assert torch.allclose(prediction.rating, model.curve(prediction.tensors["baseline"] + prediction.tensors["text"]))
+
+
+def test_own_review_is_in_no_row_of_its_pair(small_pairs):
+    data = small_pairs.data(7)
+    model = fitted(data)
+    covariance = model.covariance(data, data.train)
+    words, reviews = padded(data.user_documents, data.train.users, data.train.records)
+    sides_left_out = model.encode_users(torch.from_numpy(words), torch.from_numpy(reviews))
+    assert torch.allclose(sides_left_out[:, 1:], covariance.user_directions, atol=1e-9)
+
+
+def test_somebody_unknown_is_judged_by_words_alone(small_pairs):
+    data = small_pairs.data(8)
+    model = fitted(data)
+    words, reviews = (torch.from_numpy(of) for of in padded(data.user_documents, np.array([2])))
+    item = [torch.from_numpy(of) for of in padded(data.item_documents, np.array([1]))]
+    nobody = Batch(torch.tensor([-1]), torch.tensor([1]), words, reviews, *item)
+    found = model(nobody)
+    assert torch.isfinite(found.rating).all()
+    assert torch.allclose(found.tensors["baseline"], model.mean + model.item[1])
+
+
+@pytest.mark.parametrize("change", ["all ratings alike", "no words", "one word each"])
+def test_data_with_nothing_to_learn_from_gives_ratings_all_the_same(small_pairs, change):
+    data = small_pairs.data(9, rating=4.0 if change == "all ratings alike" else None)
+    if change == "no words":
+        none, owner = np.zeros(0, np.int32), np.zeros(36, np.int32)
+        empty = make_documents(none, none, none.reshape(0, 2), owner, small_pairs.users)
+        things = make_documents(none, none, none.reshape(0, 2), owner, small_pairs.items)
+        data = dataclasses.replace(data, user_documents=empty, item_documents=things)
+    if change == "one word each":
+        data = small_pairs.data(9, longest=1)
+    found = predict_pairs(fitted(data, torch.float32), data, data.valid, CPU)
+    assert np.isfinite(found).all()
+    assert found.min() >= 1
+    assert found.max() <= 5
+    if change == "all ratings alike":
+        assert np.allclose(found, 4)
+
+
+def test_noise_follows_who_errs_and_stays_near_one_for_those_hardly_known(small_pairs):
+    errors = torch.cat([torch.full((60,), 2.0), torch.full((60,), 0.5), torch.tensor([3.0])]).double()
+    users = torch.cat([torch.zeros(60), torch.ones(60), torch.tensor([2.0])]).long()
+    items = torch.arange(121) % 5
+    user, item = noise_by_owner(errors, users, items, (4, 5))
+    assert user[0] > 1.3 > 0.6 > user[1]
+    assert 1 < user[2] < 1.5
+    assert user[3] == 1
+    assert torch.allclose(item, torch.ones(5, dtype=torch.float64), atol=0.35)
+
+
+def test_noise_without_a_pairs_own_error_does_not_follow_it(small_pairs):
+    rng = torch.Generator().manual_seed(0)
+    errors = torch.randn(400, generator=rng, dtype=torch.float64)
+    users, items = torch.arange(400) % 40, torch.arange(400) // 40
+    known = noise_by_owner(errors, users, items, (40, 10))
+    with_own, without = known[0][users] * known[1][items], noise_without_own(errors, users, items, *known)
+    follows = [float(torch.corrcoef(torch.stack([errors.square(), noise]))[0, 1]) for noise in (with_own, without)]
+    assert follows[0] > 0.15 > follows[1]
+
+
+def test_the_curve_finds_a_cubic_and_is_level_beyond_what_it_saw(small_pairs):
+    sums = torch.linspace(1, 5, 400, dtype=torch.float64)
+    curve = RatingCurve().double()
+    assert torch.equal(curve(sums), sums)
+    wanted = 3 + 0.4 * (sums - 3) + 0.1 * (sums - 3) ** 3
+    curve.fit(sums, wanted, stiffness=0.0)
+    assert torch.allclose(curve(sums), wanted, atol=1e-6)
+    assert float(curve(torch.tensor(99.0).double())) == pytest.approx(float(wanted[-1]))
+
+
+def test_intervals_hold_about_nine_tenths_of_pairs_never_seen(small_pairs):
+    data = small_pairs.data(10, people=40, things=40, train=1000)
+    found = (model := fitted(data))(data.batch(data.valid, np.arange(len(data.valid))))
+    errors = found.rating - torch.from_numpy(data.valid.ratings)
+    assert 0.85 <= float((errors.abs() <= NORMAL_90 * found.tensors["deviation"]).double().mean()) <= 0.95
+    assert float(errors.square().mean()) < 0.8 * float(np.var(data.valid.ratings))
+    assert model.deviation > 0.3
+
+
+def test_validation_ratings_are_learned_from_where_that_is_wished_and_nowhere_else(small_pairs):
+    data = small_pairs.data(11)
+    other = dataclasses.replace(data, valid=dataclasses.replace(data.valid, ratings=6 - data.valid.ratings))
+    alone, joined = ({"learn_from": which} for which in ("training", "training and validation"))
+    found = [predict_pairs(fitted(d, **s), d, data.train, CPU) for s in (alone, joined) for d in (data, other)]
+    assert np.array_equal(found[0], found[1])
+    assert not np.allclose(found[2], found[3], atol=0.05)
