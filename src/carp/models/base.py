@@ -135,10 +135,19 @@ def shares(amounts: Tensor, there: Tensor) -> Tensor:
     return torch.where(total > least, amounts / total.clamp_min(least), even)
 
 
-UP_AND_DOWN = ("raises the rating", "lowers the rating")  # names of the sides of `up_and_down`
+def additive_attention(batch: Batch, user: Tensor, item: Tensor, balance: Tensor, meaning: str) -> Attention:
+    """The attention of a model whose words add to the rating or take away from it: two sides of each document.
+
+    `user` and `item` [B, L] are what each word adds, together `balance` [B].
+    """
+    names = "raises the rating", "lowers the rating"
+    user_words, user_weights = _up_and_down(user, batch.user_words > 0)
+    item_words, item_weights = _up_and_down(item, batch.item_words > 0)
+    sides = (user_words, item_words, names, names, meaning, user_weights, item_weights)
+    return Attention(*sides, window=1, directions=(1, -1), balance=balance)
 
 
-def up_and_down(added: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+def _up_and_down(added: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
     """Shares of the words in what is added and in what is taken away [B, L, 2], and the share of each of the two."""
     both = torch.stack([added.clamp_min(0), (-added).clamp_min(0)], -1)
     total = both.sum(1)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from carp.errors import UsageError
-from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
+from carp.models.base import Attention, Prediction, RatingModel, additive_attention
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or
@@ -41,6 +41,7 @@ from carp.models.tfidf import (
     Ints,
     Terms,
     frequent_bigrams,
+    spread_over_words,
     term_occurrences,
 )
 
@@ -200,22 +201,8 @@ class GaussianProcess(SizedByData, RatingModel):
     def explain(self, batch: Batch, prediction: Prediction) -> Attention:
         """What the words of both documents add to the rating, and what they take away."""
         user, item = self.words_add(batch)
-        (user_words, user_weights), (item_words, item_weights) = (
-            up_and_down(user, batch.user_words > 0),
-            up_and_down(item, batch.item_words > 0),
-        )
-        return Attention(
-            user_words=user_words,
-            item_words=item_words,
-            user_names=UP_AND_DOWN,
-            item_names=UP_AND_DOWN,
-            meaning="Every word adds to the rating or takes away from it, by itself and where it meets the other text.",
-            user_weights=user_weights,
-            item_weights=item_weights,
-            window=1,
-            directions=(1, -1),
-            balance=prediction.tensors["text"],
-        )
+        meaning = "Every word adds to the rating or takes away from it, by itself and where it meets the other text."
+        return additive_attention(batch, user, item, prediction.tensors["text"], meaning)
 
     def words_add(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What each word of both documents adds before the curve, together `text`."""
@@ -233,12 +220,7 @@ class GaussianProcess(SizedByData, RatingModel):
         row, term, value, count, place = side.values(rows, terms, len(words))
         weight = side.rows().transposed_times(wanted.T)  # [terms, B]
         parts = (value * weight[term, row] / count)[place]
-        single = terms <= self.sizes.words
-        total = parts.new_zeros(words.shape)
-        total.index_put_((rows[single], places[single]), parts[single], accumulate=True)
-        for step in (0, 1):
-            total.index_put_((rows[~single], places[~single] + step), parts[~single] / 2, accumulate=True)
-        return total
+        return spread_over_words(parts, words.shape, (rows, terms, places), self.sizes.words)
 
     # ---- fitting
 

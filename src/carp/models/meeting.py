@@ -36,12 +36,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
+from carp.models.base import Attention, Prediction, RatingModel, additive_attention
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or, take_rows
 from carp.models.pair_covariance import START, PairCovariance, ProcessWeights, TextRows, at_length_one
-from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Terms, frequent_bigrams, term_occurrences
+from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Terms, frequent_bigrams, spread_over_words, term_occurrences
 
 FOLDS = 10
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
@@ -172,22 +172,8 @@ class Meeting(SizedByData, RatingModel):
     def explain(self, batch: Batch, prediction: Prediction) -> Attention:
         """What the words of both documents add to the rating, and what they take away; a meeting goes in halves."""
         user, item = self.words_add(batch)
-        (user_words, user_weights), (item_words, item_weights) = (
-            up_and_down(user, batch.user_words > 0),
-            up_and_down(item, batch.item_words > 0),
-        )
-        return Attention(
-            user_words=user_words,
-            item_words=item_words,
-            user_names=UP_AND_DOWN,
-            item_names=UP_AND_DOWN,
-            meaning="Every word adds to the rating or takes away from it, by itself and where it meets the other text.",
-            user_weights=user_weights,
-            item_weights=item_weights,
-            window=1,
-            directions=(1, -1),
-            balance=prediction.tensors["text"],
-        )
+        meaning = "Every word adds to the rating or takes away from it, by itself and where it meets the other text."
+        return additive_attention(batch, user, item, prediction.tensors["text"], meaning)
 
     def words_add(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What each word of both documents adds to f, together `text`; of a meeting, each side has half."""
@@ -204,12 +190,7 @@ class Meeting(SizedByData, RatingModel):
         """What each word adds to f [B, L]; a bigram's part goes to its two words in halves."""
         rows, terms, places = term_occurrences(words, reviews, self.bigrams, self.sizes.words)
         parts = side.parts(rows, terms, len(words), wanted)
-        single = terms <= self.sizes.words
-        total = parts.new_zeros(words.shape)
-        total.index_put_((rows[single], places[single]), parts[single], accumulate=True)
-        for step in (0, 1):
-            total.index_put_((rows[~single], places[~single] + step), parts[~single] / 2, accumulate=True)
-        return total
+        return spread_over_words(parts, words.shape, (rows, terms, places), self.sizes.words)
 
     # ---- fitting
 

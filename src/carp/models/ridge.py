@@ -31,10 +31,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carp.models.base import UP_AND_DOWN, Attention, Prediction, RatingModel, up_and_down
+from carp.models.base import Attention, Prediction, RatingModel, additive_attention
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.layers import TunedBiases
-from carp.models.tfidf import NO_BIGRAM, Features, Floats, Terms, frequent_bigrams, term_occurrences
+from carp.models.tfidf import NO_BIGRAM, Features, Floats, Terms, frequent_bigrams, spread_over_words, term_occurrences
 
 PENALTIES = (1000.0, 500.0, 250.0, 120.0, 60.0, 30.0, 15.0, 8.0, 4.0, 2.0, 1.0)
 
@@ -127,33 +127,14 @@ class Ridge(RatingModel):
         """What the words of both documents add to the rating, and what they take away: two sides of each."""
         user = self.added(self.user_text, batch.user_words, batch.user_reviews)
         item = self.added(self.item_text, batch.item_words, batch.item_reviews)
-        (user_words, user_weights), (item_words, item_weights) = (
-            up_and_down(user, batch.user_words > 0),
-            up_and_down(item, batch.item_words > 0),
-        )
-        return Attention(
-            user_words=user_words,
-            item_words=item_words,
-            user_names=UP_AND_DOWN,
-            item_names=UP_AND_DOWN,
-            meaning="Every word, and every pair of neighbours, adds to the rating or takes away from it by itself.",
-            user_weights=user_weights,
-            item_weights=item_weights,
-            window=1,
-            directions=(1, -1),
-            balance=prediction.tensors["text"],
-        )
+        meaning = "Every word, and every pair of neighbours, adds to the rating or takes away from it by itself."
+        return additive_attention(batch, user, item, prediction.tensors["text"], meaning)
 
     def added(self, side: TextSide, words: Tensor, reviews: Tensor) -> Tensor:
         """What each word adds to the rating [B, L]; a bigram's part goes to its two words in halves."""
         rows, terms, places = self._terms(words, reviews)
         parts = side.parts(rows, terms, len(words))
-        single = terms <= self.sizes.words
-        total = parts.new_zeros(words.shape)
-        total.index_put_((rows[single], places[single]), parts[single], accumulate=True)
-        for step in (0, 1):
-            total.index_put_((rows[~single], places[~single] + step), parts[~single] / 2, accumulate=True)
-        return total
+        return spread_over_words(parts, words.shape, (rows, terms, places), self.sizes.words)
 
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:

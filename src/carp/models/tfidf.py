@@ -60,6 +60,19 @@ def term_occurrences(
     return rows, terms, torch.cat([column[there], column[:, :-1][known]])
 
 
+def spread_over_words(
+    parts: Tensor, shape: torch.Size, occurrences: tuple[Tensor, Tensor, Tensor], known_words: int
+) -> Tensor:
+    """The parts of term occurrences by the words of documents [B, L]; a bigram's goes to its two words in halves."""
+    rows, terms, places = occurrences
+    single = terms <= known_words
+    total = parts.new_zeros(shape)
+    total.index_put_((rows[single], places[single]), parts[single], accumulate=True)
+    for step in (0, 1):
+        total.index_put_((rows[~single], places[~single] + step), parts[~single] / 2, accumulate=True)
+    return total
+
+
 @dataclass(frozen=True)
 class Entries:
     """A sparse matrix, entry by entry."""
