@@ -86,7 +86,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it anew") from error
+        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it again") from error
 
 
 def append_json_line(path: Path, value: Any) -> None:
@@ -125,7 +125,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return dict(load_file(path))
     except (OSError, SafetensorError, ValueError) as error:
-        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it anew") from error
+        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it again") from error
 
 
 def sha256(path: Path) -> str:
@@ -244,7 +244,7 @@ def _sealed(file: Path) -> dict[str, Any]:
 def check_folder(path: Path | str, kind: str, *, contents: bool = True) -> dict[str, Any]:
     """The manifest of a folder whose files are all there and unaltered; anything else is an error."""
     path = Path(path)
-    again = f"make the {kind} anew, or restore it from a copy"
+    again = f"make the {kind} again, or restore it from a copy"
     bring_back(path)
     if not path.is_dir():
         raise StorageError(f"there is no {kind} here", where=str(path), fix=f"check the path of the {kind}")

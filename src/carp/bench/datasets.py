@@ -78,7 +78,7 @@ def _load_slim(path: Path) -> Corpus:
                 **columns,
             )
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        fix = "make the slim copy anew"
+        fix = "make the slim copy again"
         raise DamagedError(f"the slim corpus cannot be read ({error})", where=str(path), fix=fix) from error
     corpus.__dict__["fingerprint"] = about["fingerprint"]
     return corpus

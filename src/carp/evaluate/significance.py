@@ -93,7 +93,7 @@ def _means_of_drawn(rows: Floats, places: Places) -> Floats:
 
 
 def resampled(statistic: Callable[[Places], Floats], count: int, *, draws: int, seed: int = 0) -> Floats:
-    """A statistic of `count` pairs over as many pairs drawn anew, with replacement: [..., draws].
+    """A statistic of `count` pairs over as many pairs drawn with replacement: [..., draws].
 
     `statistic` takes the places of the drawn pairs, [block, count], and gives [..., block]. It may give nan for a draw
     that says nothing.

@@ -77,7 +77,7 @@ def lost_sentences(model: Carp, reading: DocumentReading, sentence: Numbers) -> 
     """How one document's viewpoints change where each sentence is there, from where it is not. [S, M, k]
 
     `sentence` numbers the words' sentences from 0, without gaps. Without a sentence the attention shifts to the words
-    that stay, so each viewpoint is made anew without it.
+    that stay, so each viewpoint is computed again without it.
     """
     member = _membership(sentence, reading.contextual)
     if not len(member):
@@ -85,7 +85,7 @@ def lost_sentences(model: Carp, reading: DocumentReading, sentence: Numbers) -> 
     if model.config.attention == "softmax" and not model.config.padding_attends:
         return reading.viewpoints - without_each(reading, member, model.config.attention_scale)
     attention, contextual = reading.attention[0, : len(sentence)], reading.contextual[0, : len(sentence)]
-    added = attention.unsqueeze(-1) * (contextual - reading.viewpoints)  # the first order, whoever shares the attention
+    added = attention.unsqueeze(-1) * (contextual - reading.viewpoints)  # to first order
     return torch.einsum("sl,lxk->sxk", member, added)
 
 

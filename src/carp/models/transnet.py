@@ -23,7 +23,7 @@ step's loss does not reach, with their running squares. Only the source network 
 Ours: δ is the squared error. The paper's is the absolute one (`rating_loss="absolute"`), which aims at the median; on
 ratings that are mostly 5 it lost to the mean rating on validation, judged by squared error. The words are learned from
 scratch and shared, and the losses of steps 1 and 2 both move them; the released code's are fixed. x_T and z̄_L are
-computed once a batch, where the released code computes them anew for each step. The square in loss_trans and its
+computed once a batch, where the released code computes them again for each step. The square in loss_trans and its
 dropout are the released code's. A window ends where a review ends. Both machines' constants start at the mean rating.
 """
 

@@ -16,7 +16,7 @@ from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_corpus import FittedCorpus
 
 SHORTEST_TEXT = 2  # characters: one letter stands in every review
-MOST_FOUND = 20_000  # reviews looked at for one query; whoever gets so many will type on
+MOST_FOUND = 20_000  # reviews looked at for one query; a person who gets so many types on
 SNIPPET = 140  # characters
 NEIGHBOURS = 60  # ids before and after an unknown one, in order, that are compared with it
 LONGEST_COMPARED = 200

@@ -28,7 +28,7 @@ TITLES = {
     500: "The service failed",
     503: "The service is stopping",
 }
-MENDS = {
+FIXES = {
     400: "send a JSON object with the fields that /docs lists",
     404: "see /docs for what can be asked",
     405: "see /docs for the method that each address takes",
@@ -72,7 +72,7 @@ def echo(text: str) -> str:
 def problem_document(problem: HTTPException, request_id: str) -> bytes:
     status = problem.status_code
     kind = getattr(problem, "kind", "") or TITLES.get(status, "problem").lower().replace(" ", "-")
-    fix = getattr(problem, "fix", None) or MENDS.get(status)
+    fix = getattr(problem, "fix", None) or FIXES.get(status)
     written = {
         "type": f"urn:carp:{kind}",
         "title": TITLES.get(status, "The request was refused"),

@@ -56,7 +56,7 @@ class Stopped(CarpError):
 
 
 class Watcher(Protocol):
-    """Whoever wants to see training go on: a progress bar, a test.
+    """Sees training go on: a progress bar, a test.
 
     No loss comes with a batch: reading it would make a GPU wait. An epoch ends with its record, as in the log, and
     with `best`, whether its validation error is the lowest so far.

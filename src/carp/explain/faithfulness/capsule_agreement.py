@@ -51,7 +51,7 @@ def agreement(
 
 
 def _resampled_areas(scores: list[Floats], liked: Flags, draws: int, seed: int) -> Floats:
-    """Areas of pairs drawn anew [scores, draws]; nan where all of a draw's pairs were liked, or none."""
+    """Areas of resampled pairs [scores, draws]; nan where all of a draw's pairs were liked, or none."""
 
     def of_drawn(places: NDArray[np.int64]) -> Floats:
         areas = [[area_under_curve(score[chosen], liked[chosen]) for chosen in places] for score in scores]

@@ -26,7 +26,7 @@ def rank_correlation(ours: Floats, theirs: Floats) -> float | None:
 
 
 def resampled_correlations(columns: Floats, target: Floats, *, draws: int = 1000, seed: int = 0) -> Floats:
-    """Spearman's of each column [c, n] with the target, over pairs drawn anew; all share the draws. [c, draws]"""
+    """Spearman's of each column [c, n] with the target, over resampled pairs; all share the draws. [c, draws]"""
 
     def of_drawn(places: NDArray[np.int64]) -> Floats:
         ranked = _ranks(target[places])

@@ -1,4 +1,4 @@
-// The benchmark's tables and plots. Its report is markup: it is read by an inert parser and made anew from the few
+// The benchmark's tables and plots. Its report is markup: it is read by an inert parser and built again from the few
 // elements and attributes a report needs, so that nothing else of it reaches the page.
 
 import { get } from "../api.js";
