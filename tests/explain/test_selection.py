@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carp.explain.capsule_reasons import UnitReason, reasons_of_sentiment
+from carp.explain.capsule_judgement import UnitReason, reasons_of_sentiment
 from carp.explain.influence import SentenceInfluence
 from carp.explain.question import Detail
 from carp.explain.selection import Reason, choose_reasons, likeness

@@ -1,15 +1,13 @@
 """The reasons of CARP: which viewpoint met which aspect, what each capsule made of it, and what was written of them.
 
-One orchestration for every use: documents are read (`ReadSide`), pairs are judged together (`judge_pairs`), the
-sentences of each pair are weighed and the units chosen (`unit_reasons`). What differs is what is shown of it: texts in
-an Explanation, places of words in the measures of faithfulness.
+One orchestration for every use. `capsule_judgement` judges pairs and chooses units and sentences; what differs is what
+is shown of it: texts in an Explanation (`capsule_units`), places of words in the measures of faithfulness.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -17,12 +15,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from carp.explain.capsule_judgement import (
+    ITEM,
+    USER,
+    Array,
+    Judgement,
+    ReadSide,
+    ShownSide,
+    added_by_words,
+    judge_pairs,
+    unit_reasons,
+)
 from carp.explain.capsule_opinions import opinions_of_raters, share_of_coupling
+from carp.explain.capsule_units import SENTIMENTS, all_sides, logic_units, matrix, named_sides
 from carp.explain.explainer import AspectOpinion, Explainer, StrongestMeeting, SummarySentence
-from carp.explain.explanation import Capsule, Explanation, LogicUnit, MatchKind, Reasons, Sentiment, Side
+from carp.explain.explanation import Capsule, Explanation, MatchKind, Reasons, Side
 from carp.explain.influence import (
-    SentenceInfluence,
-    Slopes,
     judge_with_gradient,
     lost_sentences,
     sentence_influence,
@@ -39,139 +47,16 @@ from carp.explain.named_words import (
     words_of_sentences,
 )
 from carp.explain.pair_texts import PairTexts, batch_of, blocks
-from carp.explain.phrases import PhraseBook, phrase_book, weightiest_sides
+from carp.explain.phrases import phrase_book, weightiest_sides
 from carp.explain.question import Detail, Question, held_out
-from carp.explain.selection import Reason, choose_reasons, likeness, weightiest_and_new
+from carp.explain.selection import weightiest_and_new
 from carp.models.carp import NEGATIVE, POSITIVE, Carp, DocumentReading
 from carp.models.predict import score_blocks
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_model import FittedModel
 
-Array = NDArray[np.float64]
-SENTIMENTS: tuple[Sentiment, Sentiment] = ("positive", "negative")
-USER, ITEM = 0, 1
 SIDES_KEPT = 6_000
-
-
-@dataclass(frozen=True, eq=False)
-class ReadSide:
-    """What the reasons need of one document, whatever it is paired with."""
-
-    reading: DocumentReading  # of this document alone
-    words: NDArray[np.int32]  # [L]
-    sentence: NDArray[np.int64]  # [L] the number of each word's sentence
-    lost: Tensor  # [S, M, k] what the viewpoints lose without each sentence
-
-    @cached_property
-    def alike(self) -> Array:
-        """How much the sentences of the document say the same. [S, S]"""
-        return likeness(self.words, self.sentence)
-
-
-@dataclass(frozen=True, eq=False)
-class ShownSide(ReadSide):
-    """The same of a document that can be shown."""
-
-    book: PhraseBook
-
-    def prepare(self) -> None:
-        """Make now what the first question would wait for."""
-        self.book.prepare()
-        _ = self.alike
-
-
-@dataclass(frozen=True, eq=False)
-class Judgement:
-    """What the model made of one pair."""
-
-    rating: float  # stars, not clipped
-    balance: float
-    lengths: Array  # [2]
-    degrees: Array  # [2]
-    coupling: Array  # [2, M, M]
-    slopes: Slopes
-
-    @property
-    def prevailing(self) -> int:
-        return POSITIVE if self.lengths[POSITIVE] >= self.lengths[NEGATIVE] else NEGATIVE
-
-
-def judge_pairs(
-    model: Carp,
-    viewpoints: Tensor,  # [B, M, k]
-    aspects: Tensor,  # [B, M, k]
-    users: Tensor,
-    items: Tensor,
-    own_ratings: Tensor | None = None,
-) -> list[Judgement]:
-    judged, gradient = judge_with_gradient(model, viewpoints, aspects)
-    with torch.no_grad():
-        ratings = model.combine(judged["balance"], users, items, own_ratings).tolist()
-    names = ("lengths", "degrees", "coupling")
-    shown = {name: judged[name].double().cpu().numpy() for name in names}
-    return [
-        Judgement(
-            rating=rating,
-            balance=balance,
-            slopes=slopes_at(model, gradient[row], viewpoints[row], aspects[row]),
-            **{name: shown[name][row] for name in names},
-        )
-        for row, (rating, balance) in enumerate(zip(ratings, judged["balance"].double().tolist(), strict=True))
-    ]
-
-
-@dataclass(frozen=True)
-class UnitReason:
-    """A logic unit with the sentences of both sides that speak through it."""
-
-    sentiment: int
-    viewpoint: int
-    aspect: int
-    reason: Reason
-
-
-def unit_reasons(
-    judged: Judgement, influence: SentenceInfluence, alike: tuple[Array, Array], detail: Detail
-) -> list[UnitReason]:
-    """The units each capsule listens to most: more of the prevailing sentiment, which comes first."""
-    numbers = (judged.prevailing, detail.prevailing_units), (1 - judged.prevailing, detail.other_units)
-    return [
-        unit
-        for sentiment, number in numbers
-        for unit in reasons_of_sentiment(influence, alike, judged.coupling[sentiment], sentiment, number, detail)
-    ]
-
-
-def reasons_of_sentiment(
-    influence: SentenceInfluence,
-    alike: tuple[Array, Array],
-    coupling: Array,  # [M, M] of the sentiment
-    sentiment: int,
-    units: int,
-    detail: Detail,
-) -> list[UnitReason]:
-    """The logic units a capsule listens to most, most first, each with the reason that pulls most through it.
-
-    The sentences are those that pull the rating most in the direction of the sentiment; each unit shows those of them
-    that pull most through it.
-    """
-    direction = 1.0 if sentiment == POSITIVE else -1.0
-    user, item = direction * influence.user, direction * influence.item
-    order = np.argsort(-coupling.ravel(), kind="stable")[:units]
-    left = choose_reasons(
-        user.sum((1, 2)),
-        item.sum((1, 2)),
-        direction * influence.together,
-        alike,
-        reasons=len(order),
-        sentences=detail.sentences,
-    )
-    found = []
-    for x, y in zip(*np.unravel_index(order, coupling.shape), strict=True):
-        through = [float(user[list(one.user), x, y].sum() + item[list(one.item), x, y].sum()) for one in left]
-        found.append(UnitReason(sentiment, int(x), int(y), left.pop(int(np.argmax(through)))))
-    return found
 
 
 class CapsuleExplainer(Explainer):
@@ -278,8 +163,8 @@ class CapsuleExplainer(Explainer):
             target=held_out(self.corpus, question, matching),
             positive=self._capsule(judged, POSITIVE),
             negative=self._capsule(judged, NEGATIVE),
-            coupling_positive=_matrix(judged.coupling[POSITIVE]),
-            coupling_negative=_matrix(judged.coupling[NEGATIVE]),
+            coupling_positive=matrix(judged.coupling[POSITIVE]),
+            coupling_negative=matrix(judged.coupling[NEGATIVE]),
             units=units,
         )
 
@@ -389,7 +274,7 @@ class CapsuleExplainer(Explainer):
         shown = weightiest_sides(side.book, shown_sentences=sentences)
         empty = ("the person's reviews hold no word the model knows: the viewpoints are empty",)
         notes = () if len(side.words) else empty
-        return _named("viewpoint", shown, share_of_coupling(coupling, lengths)), notes
+        return named_sides("viewpoint", shown, share_of_coupling(coupling, lengths)), notes
 
     def opinions_of(
         self, item: int, raters: NDArray[np.int32], sentences: int
@@ -400,7 +285,7 @@ class CapsuleExplainer(Explainer):
         found = []
         for s, direction in ((POSITIVE, 1.0), (NEGATIVE, -1.0)):
             shown = weightiest_sides(side.book, shown_sentences=sentences, moved=direction * moved)
-            aspects = _named("aspect", shown, coupling[:, s].sum(1).mean(0))
+            aspects = named_sides("aspect", shown, coupling[:, s].sum(1).mean(0))
             strength = coupling[:, s] * lengths[:, s, None, None]  # [R, M, M]
             longer = lengths[:, s] > lengths[:, 1 - s]
             found.append(opinions_of_raters(raters, strength, longer, aspects, phrases))
@@ -457,63 +342,6 @@ class CapsuleExplainer(Explainer):
         for scored in score_blocks(self.model, self.fitted.sides, self.corpus.pairs(TRAIN)):
             largest = torch.maximum(largest, scored.tensors["degrees"].abs().amax(0))
         return [float(value) for value in largest]
-
-
-def added_by_words(reading: DocumentReading) -> Tensor:
-    """What each word adds to the viewpoints of its document. [L, M, k]"""
-    return reading.attention[0].unsqueeze(-1) * (reading.contextual[0] - reading.viewpoints[0])
-
-
-def logic_units(
-    chosen: Sequence[UnitReason], judged: Judgement, sides: tuple[ShownSide, ShownSide]
-) -> tuple[LogicUnit, ...]:
-    """The chosen units with their sentences as they were written."""
-    user, item = sides[USER].book, sides[ITEM].book
-    heard = _shares(judged.coupling[judged.prevailing])
-    units = []
-    for one in chosen:
-        x, y = one.viewpoint, one.aspect
-        viewpoint = user.side(x, [user.document.sentences[j] for j in one.reason.user])
-        aspect = item.side(y, [item.document.sentences[j] for j in one.reason.item])
-        units.append(
-            LogicUnit(
-                replace(viewpoint, name=f"viewpoint {x + 1}", weight=float(heard[USER][x])),
-                replace(aspect, name=f"aspect {y + 1}", weight=float(heard[ITEM][y])),
-                float(judged.coupling[POSITIVE, x, y]),
-                float(judged.coupling[NEGATIVE, x, y]),
-                SENTIMENTS[one.sentiment],
-            )
-        )
-    return tuple(units)
-
-
-def all_sides(
-    sides: tuple[ShownSide, ShownSide], influence: SentenceInfluence, coupling: Array, detail: Detail
-) -> tuple[tuple[Side, ...], tuple[Side, ...]]:
-    """Every viewpoint and every aspect, by the sentences that move the rating most through it, up or down."""
-    moved = np.abs(influence.user.sum(2)), np.abs(influence.item.sum(1))  # [S, M]
-    viewpoints, aspects = (
-        _named(kind, weightiest_sides(side.book, shown_sentences=detail.sentences, moved=move), heard)
-        for kind, side, move, heard in zip(("viewpoint", "aspect"), sides, moved, _shares(coupling), strict=True)
-    )
-    return viewpoints, aspects
-
-
-def _named(kind: str, sides: Sequence[Side], weights: Array) -> tuple[Side, ...]:
-    return tuple(
-        replace(side, name=f"{kind} {side.index}", weight=float(weight))
-        for side, weight in zip(sides, weights, strict=True)
-    )
-
-
-def _shares(coupling: Array) -> tuple[Array, Array]:
-    """The share of a capsule's coupling [M, M] that falls on each viewpoint, and on each aspect."""
-    total = max(float(coupling.sum()), 1e-30)
-    return coupling.sum(1) / total, coupling.sum(0) / total
-
-
-def _matrix(values: Array) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(float(v) for v in row) for row in values)
 
 
 def _alone(reading: DocumentReading, place: int, length: int) -> DocumentReading:
