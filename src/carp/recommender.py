@@ -26,6 +26,7 @@ from carp.explain.question import Detail, Question, known_pair
 from carp.explain.similar_things import SimilarThing, TextLikeness
 from carp.models import model_class
 from carp.models.base import RatingModel, from_settings
+from carp.models.batch import TrainingData
 from carp.models.layers import TunedBiases
 from carp.persist.bundle import read_bundle, write_bundle
 from carp.ranking import best_things, check_number, rank_by_sides, rank_one_by_one
@@ -184,39 +185,56 @@ class Recommender:
         parts = split_corpus(corpus, seed=self.split_seed, own=as_split(split))
         fitted = fit_corpus(corpus, parts, self.text)
         data = fitted.training_data(self.fit_settings.target_reviews)
-        torch.manual_seed(self.seed)
-        model = self.kind(self.config, fitted.sizes)
+        folder = None if checkpoints is None else Path(checkpoints)
         with contextlib.ExitStack() as stack:
             if watcher is None and progress:
                 from carp.render.progress_bar import Bar
 
                 watcher = stack.enter_context(contextlib.closing(Bar(self.training.epochs)))
-            reached = train(
-                model,
-                data,
-                self.training,
-                seed=self.seed,
-                device=self.device,
-                folder=None if checkpoints is None else Path(checkpoints),
-                identity=self._identity(fitted),
-                resume=resume,
-                watcher=watcher,
-            )
+            model, reached = self.train_model(fitted, data, checkpoints=folder, resume=resume, watcher=watcher)
         baseline = TunedBiases(fitted.sizes)
         baseline.fit(data.train, data.valid, fitted.levels)
-        self._take(
-            FittedModel(
-                self.name,
-                model.to(self.device).eval(),
-                baseline.to(self.device),
-                fitted,
-                self.device,
-                self._facts(reached),
-            )
-        )
+        model, baseline = model.to(self.device).eval(), baseline.to(self.device)
+        self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached)))
         self.facts["degree_scale"] = self.explainer.degree_scale()
         self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
+
+    def train_model(
+        self,
+        corpus: FittedCorpus,
+        data: TrainingData,
+        *,
+        checkpoints: Path | None = None,
+        resume: bool = False,
+        watcher: Watcher | None = None,
+    ) -> tuple[RatingModel, TrainingState]:
+        """Train a new model with these settings on documents that are ready; the recommender stays as it is.
+
+        Args:
+            corpus: The documents and the split.
+            data: What training may look at of them.
+            checkpoints: A folder to keep the state of training in after each epoch.
+            resume: Go on from the checkpoint in that folder.
+            watcher: Called as training goes on.
+
+        Returns:
+            The model, and where training ended.
+        """
+        torch.manual_seed(self.seed)
+        model = self.kind(self.config, corpus.sizes)
+        reached = train(
+            model,
+            data,
+            self.training,
+            seed=self.seed,
+            device=self.device,
+            folder=checkpoints,
+            identity=self._identity(corpus),
+            resume=resume,
+            watcher=watcher,
+        )
+        return model, reached
 
     def _corpus(self, reviews: Any) -> Corpus:
         if isinstance(reviews, Corpus):

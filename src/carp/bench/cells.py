@@ -33,7 +33,7 @@ from carp.models.predict import encode_documents, predict_pairs, score_blocks
 from carp.recommender import Recommender
 from carp.reviews.split import split_corpus
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
-from carp.training.loop import Watcher, train
+from carp.training.loop import Watcher
 
 Line = dict[str, Any]  # what is known of a cell that has run
 Choose = Callable[["Cell", Path, Callable[[dict[str, Any]], float]], list[Line]]
@@ -142,11 +142,8 @@ class Bench:
         )
         fitted = self.fitted_corpus(recommender)
         data = fitted.training_data(recommender.fit_settings.target_reviews)
-        torch.manual_seed(self.cell.seed)
-        model = recommender.kind(recommender.config, fitted.sizes)
-        where = recommender.device
-        reached = train(model, data, recommender.training, seed=self.cell.seed, device=where, watcher=self.watcher)
-        error = float(_squared(model, data, data.valid, where).mean())
+        model, reached = recommender.train_model(fitted, data, watcher=self.watcher)
+        error = float(_squared(model, data, data.valid, recommender.device).mean())
         if not math.isfinite(error):
             raise CarpError(f"the validation error is {error}", fix="lower it with --set learning_rate=...")
         return Fitted(recommender, model, data, error, reached.best_epoch, reached.epoch)
