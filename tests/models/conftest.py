@@ -85,16 +85,18 @@ def some_data(seed=0, rating=None, longest=8, people=USERS, things=ITEMS, train=
     )
 
 
-def rows_of(documents, owners, leave_out, bigrams, terms, directions=None):
+def rows_of(documents, owners, leave_out, bigrams, terms, rarity, directions=None, centre=0.0):
     """TF-IDF rows x and directions z of documents without one review each, counted word by word."""
     everyone = [_counts(documents, d, None, bigrams) for d in range(len(documents))]
     idf = np.array([1 + math.log((1 + len(documents)) / (1 + sum(t in one for one in everyone))) for t in range(terms)])
     x = np.zeros((len(owners), terms))
     for row, (owner, left_out) in enumerate(zip(owners, leave_out, strict=True)):
         for term, count in _counts(documents, owner, left_out, bigrams).items():
-            x[row, term] = (1 + math.log(count)) * idf[term]
-    z = x if directions is None else x @ directions.double().numpy()
-    return _unit(x), _unit(z)
+            x[row, term] = (1 + math.log(count)) * idf[term] ** rarity
+    x = _unit(x)
+    if directions is None:
+        return x, x
+    return x, _unit(x @ directions.double().numpy() - np.asarray(centre) * x.any(1, keepdims=True))
 
 
 def _counts(documents, owner, leave_out, bigrams):

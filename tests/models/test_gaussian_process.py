@@ -24,8 +24,9 @@ def sides(small_pairs, model, data, pairs, leave_out):
     """Pairs with their TF-IDF rows, which stand for directions too: this process knows no others."""
     left_out = pairs.records if leave_out else [None] * len(pairs)
     bigrams, terms = model.bigrams.tolist(), len(model.user_text.idf)
-    user = small_pairs.rows_of(data.user_documents, pairs.users, left_out, bigrams, terms)
-    item = small_pairs.rows_of(data.item_documents, pairs.items, left_out, bigrams, terms)
+    rarity = model.config.rarity
+    user = small_pairs.rows_of(data.user_documents, pairs.users, left_out, bigrams, terms, rarity)
+    item = small_pairs.rows_of(data.item_documents, pairs.items, left_out, bigrams, terms, rarity)
     return pairs, *user, *item
 
 

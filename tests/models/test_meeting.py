@@ -10,9 +10,10 @@ import torch
 
 from carp.models.batch import Batch
 from carp.models.calibration import NORMAL_90, RatingCurve, noise_by_owner, noise_without_own
-from carp.models.meeting import Meeting, MeetingConfig
+from carp.models.meeting import HeldOutFit, Meeting, MeetingConfig
 from carp.models.pair_covariance import START, TERMS
 from carp.models.predict import predict_pairs
+from carp.models.segments import Segments
 from carp.reviews.documents import make_documents, padded
 
 DIRECTIONS = 3
@@ -29,8 +30,9 @@ def fitted(data, dtype=torch.float64, **settings):
 def sides(small_pairs, model, data, pairs, leave_out):
     bigrams = model.bigrams.tolist()
     left_out = pairs.records if leave_out else [None] * len(pairs)
+    rarity = model.config.rarity
     found = [
-        small_pairs.rows_of(documents, owners, left_out, bigrams, len(side.idf), side.directions)
+        small_pairs.rows_of(documents, owners, left_out, bigrams, len(side.idf), rarity, side.directions, side.centre)
         for side, documents, owners in (
             (model.user_side, data.user_documents, pairs.users),
             (model.item_side, data.item_documents, pairs.items),
@@ -39,10 +41,15 @@ def sides(small_pairs, model, data, pairs, leave_out):
     return pairs, *found[0], *found[1]
 
 
-def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pairs):
+def seen(model, data):
+    return model.covariance(data, data.train).seen_from(model.user_side.centre, model.item_side.centre)
+
+
+@pytest.mark.parametrize("from_mean", [False, True])
+def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pairs, from_mean):
     data = small_pairs.data()
-    model = fitted(data)
-    covariance = model.covariance(data, data.train)
+    model = fitted(data, from_mean=from_mean)
+    covariance = seen(model, data)
     written = small_pairs.dense_terms(*[sides(small_pairs, model, data, data.train, True)] * 2)
     vectors = torch.randn(36, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     for term in range(TERMS):
@@ -52,7 +59,7 @@ def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pa
 
 def test_solve_is_the_dense_solution_and_a_hidden_pair_is_unknown_to_its_column(small_pairs):
     data = small_pairs.data(1)
-    covariance = fitted(data).covariance(data, data.train)
+    covariance = seen(fitted(data), data)
     strengths = torch.tensor(START, dtype=torch.float64)
     noise = torch.linspace(0.5, 2, 36, dtype=torch.float64)
     matrix = covariance.times(torch.eye(36, dtype=torch.float64), strengths, noise)
@@ -67,7 +74,7 @@ def test_solve_is_the_dense_solution_and_a_hidden_pair_is_unknown_to_its_column(
 
 def test_learned_strengths_are_likelier_than_the_ones_to_begin_with(small_pairs):
     data = small_pairs.data(2)
-    covariance = fitted(data).covariance(data, data.train)
+    covariance = seen(fitted(data), data)
     target = torch.from_numpy(data.train.ratings).double()
     target -= target.mean()
     start = torch.tensor(START, dtype=torch.float64) * float(target.square().mean())
@@ -87,9 +94,10 @@ def test_learned_strengths_are_likelier_than_the_ones_to_begin_with(small_pairs)
                 assert likelihood(other) < likelihood(learned) + 0.2
 
 
-def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve(small_pairs):
+@pytest.mark.parametrize("from_mean", [False, True])
+def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve(small_pairs, from_mean):
     data = small_pairs.data(3)
-    model = fitted(data)
+    model = fitted(data, from_mean=from_mean)
     train, held = sides(small_pairs, model, data, data.train, True), sides(small_pairs, model, data, data.valid, False)
     target = data.train.ratings.astype(np.float64) - float(model.mean)
     own = (model.user_noise[data.train.users] * model.item_noise[data.train.items]).numpy()
@@ -115,9 +123,10 @@ def test_two_fits_give_the_same_bits(small_pairs):
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_what_words_add_is_what_the_texts_add_in_all(small_pairs):
+@pytest.mark.parametrize("from_mean", [False, True])
+def test_what_words_add_is_what_the_texts_add_in_all(small_pairs, from_mean):
     data = small_pairs.data(6)
-    model = fitted(data)
+    model = fitted(data, from_mean=from_mean)
     batch = data.batch(data.valid, np.arange(len(data.valid)))
     prediction = model(batch)
     found = model.explain(batch, prediction)
@@ -130,10 +139,27 @@ def test_what_words_add_is_what_the_texts_add_in_all(small_pairs):
 def test_own_review_is_in_no_row_of_its_pair(small_pairs):
     data = small_pairs.data(7)
     model = fitted(data)
-    covariance = model.covariance(data, data.train)
+    covariance = seen(model, data)
     words, reviews = padded(data.user_documents, data.train.users, data.train.records)
     sides_left_out = model.encode_users(torch.from_numpy(words), torch.from_numpy(reviews))
     assert torch.allclose(sides_left_out[:, 1:], covariance.user_directions, atol=1e-9)
+
+
+def test_where_texts_are_seen_from_is_chosen_by_held_out_training_pairs(small_pairs):
+    for seed in range(4):
+        data = small_pairs.data(20 + seed)
+        given = {way: held_out_error(fitted(data, from_mean=way), data) for way in (False, True)}
+        chosen = bool(fitted(data).user_side.centre.any())
+        assert given[chosen] <= given[not chosen]
+
+
+def held_out_error(model, data):
+    """Of the first solution, on the tenths it did not know."""
+    target = torch.from_numpy(data.train.ratings).double() - model.mean
+    fit = HeldOutFit(seen(model, data), target)
+    return float(
+        (fit.held_out(model.strengths[0], torch.ones_like(target), torch.zeros_like(target)) - target).square().mean()
+    )
 
 
 def test_somebody_unknown_is_judged_by_words_alone(small_pairs):
@@ -169,7 +195,7 @@ def test_noise_follows_who_errs_and_stays_near_one_for_those_hardly_known(small_
     errors = torch.cat([torch.full((60,), 2.0), torch.full((60,), 0.5), torch.tensor([3.0])]).double()
     users = torch.cat([torch.zeros(60), torch.ones(60), torch.tensor([2.0])]).long()
     items = torch.arange(121) % 5
-    user, item = noise_by_owner(errors, users, items, (4, 5))
+    user, item = noise_by_owner(errors, Segments.of(users, 4), Segments.of(items, 5))
     assert user[0] > 1.3 > 0.6 > user[1]
     assert 1 < user[2] < 1.5
     assert user[3] == 1
@@ -180,8 +206,9 @@ def test_noise_without_a_pairs_own_error_does_not_follow_it(small_pairs):
     rng = torch.Generator().manual_seed(0)
     errors = torch.randn(400, generator=rng, dtype=torch.float64)
     users, items = torch.arange(400) % 40, torch.arange(400) // 40
-    known = noise_by_owner(errors, users, items, (40, 10))
-    with_own, without = known[0][users] * known[1][items], noise_without_own(errors, users, items, *known)
+    owners = Segments.of(users, 40), Segments.of(items, 10)
+    known = noise_by_owner(errors, *owners)
+    with_own, without = known[0][users] * known[1][items], noise_without_own(errors, *owners, *known)
     follows = [float(torch.corrcoef(torch.stack([errors.square(), noise]))[0, 1]) for noise in (with_own, without)]
     assert follows[0] > 0.15 > follows[1]
 

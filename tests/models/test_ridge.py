@@ -13,7 +13,7 @@ import torch
 
 from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.ridge import Ridge, RidgeConfig, conjugate_gradients
-from carp.models.tfidf import NO_BIGRAM, frequent_bigrams
+from carp.models.tfidf import NO_BIGRAM, Occurrences
 from carp.reviews.documents import make_documents
 
 USERS, ITEMS, WORDS = 7, 5, 9
@@ -131,9 +131,9 @@ def test_bigrams_are_of_one_review_and_one_document():
     review = np.array([0, 0, 0, 1, 1, 2, 2], np.int32)
     owner = np.array([0, 0, 1], np.int32)
     documents = make_documents(words, review, np.zeros_like(words), owner, 2)
-    assert frequent_bigrams(documents, 3, 10, 1).tolist() == [1 * 4 + 2, 2 * 4 + 3]
-    assert frequent_bigrams(documents, 3, 10, 3).tolist() == [1 * 4 + 2]
-    assert frequent_bigrams(documents, 3, 1, 1).tolist() == [1 * 4 + 2]
+    assert Occurrences.of(documents).frequent_bigrams(3, 10, 1).tolist() == [1 * 4 + 2, 2 * 4 + 3]
+    assert Occurrences.of(documents).frequent_bigrams(3, 10, 3).tolist() == [1 * 4 + 2]
+    assert Occurrences.of(documents).frequent_bigrams(3, 1, 1).tolist() == [1 * 4 + 2]
 
 
 def test_a_document_without_words_has_no_text_part():
@@ -156,8 +156,8 @@ def test_corpora_without_any_word_give_the_biases_a_straight_line():
 
 
 def test_conjugate_gradients_solve_the_system():
-    rng = np.random.default_rng(0)
-    half = rng.normal(size=(12, 12))
-    matrix, target = half @ half.T + np.eye(12), rng.normal(size=12)
-    found = conjugate_gradients(lambda x: matrix @ x, target, rng.normal(size=12), tolerance=1e-12)
-    np.testing.assert_allclose(found, np.linalg.solve(matrix, target), atol=1e-9)
+    rng = torch.Generator().manual_seed(0)
+    half, target, start = (torch.randn(size, generator=rng, dtype=torch.float64) for size in ((12, 12), 12, 12))
+    matrix = half @ half.T + torch.eye(12, dtype=torch.float64)
+    found = conjugate_gradients(lambda x: matrix @ x, target, start, tolerance=1e-12)
+    assert torch.allclose(found, torch.linalg.solve(matrix, target), atol=1e-9)

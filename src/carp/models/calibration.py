@@ -11,33 +11,35 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from carp.models.segments import Segments
+
 IMAGINED_PAIRS = 10.0
 NORMAL_90 = 1.6449  # so many standard deviations each way hold nine tenths of a normal distribution
 
 
-def noise_by_owner(errors: Tensor, users: Tensor, items: Tensor, sizes: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def noise_by_owner(errors: Tensor, by_user: Segments, by_item: Segments) -> tuple[Tensor, Tensor]:
     """v_u [users] and v_i [items], 1 where nothing is known; their products have a geometric mean near 1."""
     square = errors.square() / errors.square().mean().clamp_min(1e-12)
-    user, item = square.new_ones(sizes[0]), square.new_ones(sizes[1])
+    user, item = square.new_ones(by_user.owners), square.new_ones(by_item.owners)
     for _ in range(5):
-        user = _shrunk(square / item[items], users, sizes[0])
-        item = _shrunk(square / user[users], items, sizes[1])
+        user = _shrunk(square / item[by_item.owner], by_user)
+        item = _shrunk(square / user[by_user.owner], by_item)
     return user, item
 
 
-def noise_without_own(errors: Tensor, users: Tensor, items: Tensor, user: Tensor, item: Tensor) -> Tensor:
+def noise_without_own(errors: Tensor, by_user: Segments, by_item: Segments, user: Tensor, item: Tensor) -> Tensor:
     """v_u v_i of every pair as if its own error were not known [n]: else an interval knows what it is to hold."""
     square = errors.square() / errors.square().mean().clamp_min(1e-12)
     product = torch.ones_like(square)
-    for owner, noise, other in ((users, user, item[items]), (items, item, user[users])):
+    for by_owner, noise, other in ((by_user, user, item[by_item.owner]), (by_item, item, user[by_user.owner])):
+        owner = by_owner.owner
         weight = torch.bincount(owner, minlength=len(noise)).to(square)[owner] + IMAGINED_PAIRS
         product = product * ((weight * noise[owner] - square / other) / (weight - 1)).clamp_min(0.1)
     return product
 
 
-def _shrunk(square: Tensor, owner: Tensor, owners: int) -> Tensor:
-    total = square.new_zeros(owners).index_add_(0, owner, square)
-    count = square.new_zeros(owners).index_add_(0, owner, torch.ones_like(square))
+def _shrunk(square: Tensor, by_owner: Segments) -> Tensor:
+    total, count = by_owner.sums(square), by_owner.sums(torch.ones_like(square))
     return (total + IMAGINED_PAIRS) / (count + IMAGINED_PAIRS)
 
 

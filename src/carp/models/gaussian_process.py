@@ -33,14 +33,14 @@ from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or
 from carp.models.pair_covariance import START, TERMS, TextRows
+from carp.models.segments import Segments
 from carp.models.tfidf import (
     NO_BIGRAM,
     WHOLE_DOCUMENTS,
     Entries,
     Features,
-    Ints,
+    Occurrences,
     Terms,
-    frequent_bigrams,
     spread_over_words,
     term_occurrences,
 )
@@ -54,12 +54,14 @@ class GaussianProcessConfig:
     bigrams: int = 50_000  # at most so many, those in most reviews first
     min_bigram_reviews: int = 20  # a bigram must be in as many training reviews
     steps: int = 12  # towards the strengths, at most
+    rarity: float = 0.5  # power of idf
 
 
 class TrainingRows(SizedByData):
     """The texts of one side of all training pairs, and the kernel of any document with each of them."""
 
     idf: Tensor
+    whole_place: Tensor
     owner: Tensor
     scale: Tensor
     sized_by_data = ("whole_place", "whole_value", "left_place", "left_value", "owner", "scale")
@@ -74,11 +76,10 @@ class TrainingRows(SizedByData):
 
     def take(self, features: Features) -> None:
         for name, entries in (("whole", features.whole), ("left", features.difference)):
-            places = torch.stack([torch.from_numpy(entries.row), torch.from_numpy(entries.column)])
-            self._set(f"{name}_place", places.to(torch.int32))
-            self._set(f"{name}_value", torch.from_numpy(entries.value))
-        self._set("owner", torch.from_numpy(features.owner).to(torch.int32))
-        self._set("scale", torch.from_numpy(features.scale))
+            self._set(f"{name}_place", torch.stack([entries.row, entries.column]).to(torch.int32))
+            self._set(f"{name}_value", entries.value)
+        self._set("owner", features.owner.to(torch.int32))
+        self._set("scale", features.scale)
         self.ready = None
 
     def _set(self, name: str, value: Tensor) -> None:
@@ -86,32 +87,33 @@ class TrainingRows(SizedByData):
 
     def rows(self) -> TextRows:
         if self.ready is None or self.ready.scale.device != self.idf.device or self.ready.scale.dtype != self.idf.dtype:
-            owner = self.owner.long().cpu().numpy()
-            documents = int(max(owner.max(initial=-1), self._places("whole")[0].max(initial=-1))) + 1
+            owner = self.owner.long()
+            documents = max(_size(owner), _size(self.whole_place[0].long()))
             whole = self._entries("whole", (documents, len(self.idf)))
             left = self._entries("left", (len(owner), len(self.idf)))
-            self.ready = TextRows(Features(whole, left, owner, self.scale.double().cpu().numpy()), self.idf)
+            self.ready = TextRows(Features(whole, left, owner, self.scale.double()), self.idf)
         return self.ready
 
-    def _places(self, name: str) -> Ints:
-        found: Ints = getattr(self, f"{name}_place").long().cpu().numpy()
-        return found
-
     def _entries(self, name: str, shape: tuple[int, int]) -> Entries:
-        row, column = self._places(name)
-        return Entries(row, column, getattr(self, f"{name}_value").double().cpu().numpy(), shape)
+        row, column = getattr(self, f"{name}_place").long()
+        return Entries(row, column, getattr(self, f"{name}_value").double(), shape)
 
     def values(self, rows: Tensor, terms: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Row, term and entry of x of each distinct term; how often it occurs, and where each occurrence's stands."""
         key, place, count = torch.unique(rows * len(self.idf) + terms, return_inverse=True, return_counts=True)
         row, term = key // len(self.idf), key % len(self.idf)
         value = (1 + count.to(self.idf.dtype).log()) * self.idf[term]
-        square = value.new_zeros(size).index_add_(0, row, value.square())
+        square = Segments.of(row, size).sums(value.square())
         return row, term, value / square.sqrt().clamp_min(1e-9)[row], count, place
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         self.ready = None
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _size(places: Tensor) -> int:
+    """One more than the largest place."""
+    return int(places.max()) + 1 if len(places) else 0
 
 
 class GaussianProcess(SizedByData, RatingModel):
@@ -248,8 +250,8 @@ class GaussianProcess(SizedByData, RatingModel):
         equal = torch.ones_like(target)
         start = torch.tensor(START, dtype=torch.float64, device=device) * variance
         first = process.fit(target, start, equal, self.config.steps)
-        sizes = self.sizes.users, self.sizes.items
-        user, item = noise_by_owner(first.errors, self.pair_users, self.pair_items, sizes)
+        by_user, by_item = self._segments()
+        user, item = noise_by_owner(first.errors, by_user, by_item)
         noise = user[self.pair_users] * item[self.pair_items]
         second = process.fit(target, first.strengths, noise, self.config.steps // 3)
         duals = [fit.strengths[:TERMS, None] * fit.alpha for fit in (first, second)]
@@ -258,25 +260,32 @@ class GaussianProcess(SizedByData, RatingModel):
         self._calibrate(ratings, ratings - (first.errors + second.errors) / 2, user, item)
 
     def _take_texts(self, data: TrainingData) -> None:
-        words, config = self.sizes.words, self.config
-        bigrams = frequent_bigrams(data.user_documents, words, config.bigrams, config.min_bigram_reviews)
+        words, config, device = self.sizes.words, self.config, self.mean.device
+        users, items, records = (
+            torch.from_numpy(of).to(device) for of in (data.train.users, data.train.items, data.train.records)
+        )
+        places = Occurrences.of(data.user_documents, device)
+        bigrams = places.frequent_bigrams(words, config.bigrams, config.min_bigram_reviews)
         self.bigrams.fill_(NO_BIGRAM)
-        self.bigrams[: len(bigrams)] = torch.from_numpy(bigrams)
-        leave_out = data.train.records if data.target_reviews == "leave out" else None
+        self.bigrams[: len(bigrams)] = bigrams
+        leave_out = records if data.target_reviews == "leave out" else None
         for side, documents, owner in (
-            (self.user_text, data.user_documents, data.train.users),
-            (self.item_text, data.item_documents, data.train.items),
+            (self.user_text, data.user_documents, users),
+            (self.item_text, data.item_documents, items),
         ):
-            terms = Terms.of(documents, bigrams, words, len(side.idf))
-            side.idf.copy_(torch.from_numpy(terms.idf()))
+            terms = Terms.of(Occurrences.of(documents, device), bigrams, words, len(side.idf), config.rarity)
+            side.idf.copy_(terms.idf())
             side.take(terms.features(owner, leave_out))
+
+    def _segments(self) -> tuple[Segments, Segments]:
+        return Segments.of(self.pair_users, self.sizes.users), Segments.of(self.pair_items, self.sizes.items)
 
     def _calibrate(self, ratings: Tensor, held_out: Tensor, user: Tensor, item: Tensor) -> None:
         self.curve.fit(held_out, ratings)
         errors = ratings - self.curve(held_out.to(self.mean)).double()
         self.user_noise.copy_(user)
         self.item_noise.copy_(item)
-        noise = noise_without_own(errors, self.pair_users, self.pair_items, user, item)
+        noise = noise_without_own(errors, *self._segments(), user, item)
         self.deviation.fill_(interval_scale(errors, noise.sqrt()))
 
 

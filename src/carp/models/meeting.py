@@ -15,7 +15,9 @@ SIGIR 2019: what a person writes about meets what is written about a thing, and 
     M          what each viewpoint makes of each aspect               meetings
     g          a cubic that knows how ratings crowd at an end         curve
 
-The directions are singular vectors of the TF-IDF rows; a training pair's own review is left out of all its rows.
+The directions are singular vectors of the TF-IDF rows; a training pair's own review is left out of all its rows. z is
+taken from the origin or from the mean of all texts, whichever predicts held-out training pairs better: from the mean,
+only what sets a text apart is heard.
 
 All of b, w, p, q and M are Gaussian, each group with a strength of its own: f is a Gaussian process over pairs, with
 the covariance of `pair_covariance`. Its strengths climb the marginal likelihood of the training ratings, so that no
@@ -41,9 +43,11 @@ from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or, take_rows
 from carp.models.pair_covariance import START, PairCovariance, ProcessWeights, TextRows, at_length_one
-from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Terms, frequent_bigrams, spread_over_words, term_occurrences
+from carp.models.segments import Segments
+from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Occurrences, Terms, spread_over_words, term_occurrences
 
 FOLDS = 10
+EMPTY = 1e-9  # the length of a text without words
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
 
 
@@ -55,6 +59,8 @@ class MeetingConfig:
     learn_from: Literal["training", "training and validation"] = "training"  # no validation pair chooses anything here
     rounds: int = 12  # of learning the strengths
     probes: int = 5  # random vectors of signs that estimate a trace
+    rarity: float = 0.5  # power of idf
+    from_mean: bool | None = None  # z from the mean of all texts; chosen on held-out training pairs if not given
 
 
 class MeetingSide(SizedByData):
@@ -63,6 +69,7 @@ class MeetingSide(SizedByData):
     idf: Tensor
     weight: Tensor
     directions: Tensor
+    centre: Tensor
     sized_by_data = ("idf", "weight", "directions")  # by the known bigrams
 
     def __init__(self, words: int, directions: int) -> None:
@@ -70,25 +77,28 @@ class MeetingSide(SizedByData):
         self.register_buffer("idf", torch.ones(words + 2))
         self.register_buffer("weight", torch.zeros(words + 2))
         self.register_buffer("directions", torch.zeros(words + 2, directions))
+        self.register_buffer("centre", torch.zeros(directions))  # where z is taken from
 
     def forward(self, rows: Tensor, terms: Tensor, size: int) -> Tensor:
         """Sides [size, 1 + k] from the terms of documents, each as often as it occurs."""
         row, term, value, _, _ = self._values(rows, terms)
-        square = value.new_zeros(size).index_add_(0, row, value.square())
-        text = value.new_zeros(size).index_add_(0, row, value * self.weight[term])
-        image = self.directions[term] * value.unsqueeze(1)
-        place = value.new_zeros(size, image.shape[1]).index_add_(0, row, image)
-        return torch.cat([(text / square.sqrt().clamp_min(1e-9)).unsqueeze(1), at_length_one(place)], 1)
+        by_row = Segments.of(row, size)
+        length = text_length(value, by_row)
+        text = by_row.sums(value * self.weight[term]) / length
+        place = by_row.sums(self.directions[term] * value.unsqueeze(1)) / length.unsqueeze(1)
+        place = place - self.centre * (length > EMPTY).unsqueeze(1)
+        return torch.cat([text.unsqueeze(1), at_length_one(place)], 1)
 
     def parts(self, rows: Tensor, terms: Tensor, size: int, wanted: Tensor) -> Tensor:
         """What each occurrence adds to w · x + wanted · z, where each document has its own wanted [size, k]."""
         row, term, value, count, place = self._values(rows, terms)
-        square = value.new_zeros(size).index_add_(0, row, value.square())
-        added = value * self.weight[term] / square.sqrt().clamp_min(1e-9)[row]
-        image = self.directions[term] * value.unsqueeze(1)
-        whole = value.new_zeros(size, image.shape[1]).index_add_(0, row, image)
-        length = whole.square().sum(1).sqrt()
-        heard = torch.where(length > 1e-9, 1 / length.clamp_min(1e-9), 0.0)[row]
+        by_row = Segments.of(row, size)
+        length = text_length(value, by_row)
+        share = value / by_row.sums(value).clamp_min(EMPTY)[row]  # of the centre
+        image = self.directions[term] * (value / length[row]).unsqueeze(1) - share.unsqueeze(1) * self.centre
+        away = by_row.sums(image).square().sum(1).sqrt()
+        heard = torch.where(away > EMPTY, 1 / away.clamp_min(EMPTY), 0.0)[row]
+        added = value * self.weight[term] / length[row]
         parts: Tensor = ((added + (image * wanted[row]).sum(1) * heard) / count)[place]
         return parts
 
@@ -97,6 +107,11 @@ class MeetingSide(SizedByData):
         key, place, count = torch.unique(rows * len(self.idf) + terms, return_inverse=True, return_counts=True)
         row, term = key // len(self.idf), key % len(self.idf)
         return row, term, (1 + count.to(self.idf.dtype).log()) * self.idf[term], count, place
+
+
+def text_length(value: Tensor, by_row: Segments) -> Tensor:
+    """The length of each document's TF-IDF row; next to nothing where it has no words."""
+    return by_row.sums(value.square()).sqrt().clamp_min(EMPTY)
 
 
 class Meeting(SizedByData, RatingModel):
@@ -204,13 +219,19 @@ class Meeting(SizedByData, RatingModel):
         if variance < 1e-12:
             return  # all ratings alike: the mean says everything
         covariance = self.covariance(data, pairs)
-        fit = _Fit(covariance, target)
         start = torch.tensor(START).to(target) * variance
         few = len(target) < ENOUGH_TO_LEARN
         rounds, probes = (0 if few else self.config.rounds), self.config.probes
         equal = torch.ones_like(target)
-        first, alike = fit.run(start, equal, rounds, probes)
-        user, item = noise_by_owner(target - alike, covariance.users, covariance.items, covariance.sizes)
+        tried = []
+        for centres in self._centres(covariance):
+            fit = HeldOutFit(covariance.seen_from(*centres), target)
+            tried.append((centres, fit, *fit.run(start, equal, rounds, probes)))
+        centres, fit, first, alike = min(tried, key=lambda t: float((t[3] - target).square().mean()))
+        covariance = fit.covariance
+        self.user_side.centre.copy_(centres[0])
+        self.item_side.centre.copy_(centres[1])
+        user, item = noise_by_owner(target - alike, covariance.by_user, covariance.by_item)
         noise = user[covariance.users] * item[covariance.items]
         begin = first.clone()
         begin[-1] /= float(noise.log().mean().exp())
@@ -221,27 +242,37 @@ class Meeting(SizedByData, RatingModel):
         self._calibrate(covariance, ratings, (alike + differing) / 2 + ratings.mean(), user, item)
 
     def covariance(self, data: TrainingData, pairs: Pairs) -> PairCovariance:
-        """The covariance of the pairs; the sides' idf and directions are set on the way."""
+        """The covariance of the pairs, z not yet at length 1; the sides' idf and directions are set on the way."""
         words, config = self.sizes.words, self.config
-        bigrams = frequent_bigrams(data.user_documents, words, config.bigrams, config.min_bigram_reviews)
-        bigrams = bigrams if len(bigrams) else np.array([NO_BIGRAM])
-        self.bigrams = torch.from_numpy(bigrams).to(self.mean.device)
-        leave_out = pairs.records if data.target_reviews == "leave out" else None
-        rows, places = [], []
+        device = self.mean.device
+        users, items, records = (torch.from_numpy(of).to(device) for of in (pairs.users, pairs.items, pairs.records))
+        places = Occurrences.of(data.user_documents, device)
+        bigrams = places.frequent_bigrams(words, config.bigrams, config.min_bigram_reviews)
+        self.bigrams = bigrams if len(bigrams) else bigrams.new_tensor([NO_BIGRAM])
+        leave_out = records if data.target_reviews == "leave out" else None
+        rows, seen = [], []
         for side, documents, owner in (
-            (self.user_side, data.user_documents, pairs.users),
-            (self.item_side, data.item_documents, pairs.items),
+            (self.user_side, data.user_documents, users),
+            (self.item_side, data.item_documents, items),
         ):
-            terms = Terms.of(documents, bigrams, words, words + 1 + len(bigrams))
-            side.idf = torch.from_numpy(terms.idf()).to(self.mean)
+            places = Occurrences.of(documents, device)
+            terms = Terms.of(places, self.bigrams, words, words + 1 + len(self.bigrams), config.rarity)
+            side.idf = terms.idf().to(self.mean)
             side.weight = torch.zeros_like(side.idf)
             texts = TextRows(terms.features(owner, leave_out), self.mean)
             side.directions = texts.directions(config.directions)
             rows.append(texts)
-            places.append(at_length_one(texts.times(side.directions)))
-        users, items = (torch.from_numpy(of).to(self.mean.device) for of in (pairs.users, pairs.items))
-        sizes = self.sizes.users, self.sizes.items
-        return PairCovariance(users, items, sizes, rows[0], rows[1], places[0], places[1])
+            seen.append(texts.times(side.directions))
+        by_user, by_item = Segments.of(users, self.sizes.users), Segments.of(items, self.sizes.items)
+        return PairCovariance(by_user, by_item, rows[0], rows[1], seen[0], seen[1])
+
+    def _centres(self, covariance: PairCovariance) -> list[tuple[Tensor, Tensor]]:
+        """Where z may be taken from, for people and for things: the origin, the mean of all texts."""
+        means = covariance.user_directions.mean(0), covariance.item_directions.mean(0)
+        origins = torch.zeros_like(means[0]), torch.zeros_like(means[1])
+        if self.config.from_mean is None:
+            return [origins, means]
+        return [means if self.config.from_mean else origins]
 
     def _take(self, solutions: list[ProcessWeights]) -> None:
         """The mean of several solutions' weights."""
@@ -261,7 +292,7 @@ class Meeting(SizedByData, RatingModel):
         errors = ratings - self.curve(held_out)
         self.user_noise.copy_(user)
         self.item_noise.copy_(item)
-        noise = noise_without_own(errors, covariance.users, covariance.items, user, item)
+        noise = noise_without_own(errors, covariance.by_user, covariance.by_item, user, item)
         self.deviation.fill_(interval_scale(errors, noise.sqrt()))
 
 
@@ -271,7 +302,7 @@ def joined(first: Pairs, second: Pairs) -> Pairs:
     return Pairs(*columns)
 
 
-class _Fit:
+class HeldOutFit:
     """Strengths, solutions and held-out predictions of one target."""
 
     def __init__(self, covariance: PairCovariance, target: Tensor) -> None:
@@ -282,15 +313,19 @@ class _Fit:
         self.given = (fold.unsqueeze(1) != torch.arange(folds, device=target.device)).to(target)  # [n, folds]
 
     def run(self, start: Tensor, noise: Tensor, rounds: int, probes: int) -> tuple[Tensor, Tensor]:
-        """Strengths, and what each rating is predicted to be by the pairs of the other folds [n]."""
+        """Learned strengths, and held-out predictions with them."""
         strengths, alpha = self.covariance.learn_strengths(self.target, start, noise, rounds=rounds, probes=probes)
+        return strengths, self.held_out(strengths, noise, alpha)
+
+    def held_out(self, strengths: Tensor, noise: Tensor, begin: Tensor) -> Tensor:
+        """What each rating is predicted to be by the pairs of the other folds [n]; solving begins with a guess of α."""
         right = self.target.unsqueeze(1).expand_as(self.given)
-        begin = alpha.unsqueeze(1).expand_as(self.given)
+        begin = begin.unsqueeze(1).expand_as(self.given)
         solved = self.covariance.solve(right, strengths, noise, begin, given=self.given, tolerance=1e-3)
         without_noise = strengths.clone()
         without_noise[-1] = 0
         predicted = self.covariance.times(solved * self.given, without_noise, noise)
-        return strengths, (predicted * (1 - self.given)).sum(1)
+        return (predicted * (1 - self.given)).sum(1)
 
     def solution(self, strengths: Tensor, noise: Tensor) -> Tensor:
         return self.covariance.solve(self.target.unsqueeze(1), strengths, noise).squeeze(1)

@@ -15,17 +15,43 @@ random vectors of signs, always the same ones.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from carp.models.segments import Segments
 from carp.models.tfidf import Entries, Features
 
 TERMS = 7
 START = (0.06, 0.02, 0.05, 0.08, 0.05, 0.02, 0.06, 0.66)  # shares of the ratings' variance, the noise last
+COLUMNS_AT_ONCE = 8  # of a product on a GPU, where every entry is written out for each of them
 NEGLIGIBLE = 1e-5  # of the ratings' variance: a term as weak as this is left out of products
+
+
+class SparseProduct:
+    """A sparse matrix, ready to be multiplied with a few columns; the same bits each time, on a GPU too."""
+
+    def __init__(self, row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> None:
+        """From entries, row after row."""
+        self.value, self.column = value, column
+        self.matrix: Tensor | None = None
+        if value.is_cuda:
+            self.rows = Segments.of(row, shape[0])
+        else:
+            begins = torch.searchsorted(row, torch.arange(shape[0] + 1))
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # that CSR is new in torch
+                self.matrix = torch.sparse_csr_tensor(begins, column, value, shape, check_invariants=False)
+
+    def times(self, weights: Tensor) -> Tensor:
+        """The matrix times weights [columns, c]."""
+        if self.matrix is not None:
+            product: Tensor = self.matrix @ weights
+            return product
+        few = torch.split(weights, COLUMNS_AT_ONCE, dim=1)
+        return torch.cat([self.rows.sums(self.value.unsqueeze(1) * some[self.column]) for some in few], 1)
 
 
 class TextRows:
@@ -33,30 +59,26 @@ class TextRows:
 
     def __init__(self, features: Features, like: Tensor) -> None:
         """On the device and in the precision of `like`."""
-        self.whole, self.whole_turned = _sparse(features.whole, like)
-        self.difference, self.difference_turned = _sparse(features.difference, like)
-        self.owner = torch.from_numpy(features.owner).to(like.device)
-        self.scale = torch.from_numpy(features.scale).to(like).unsqueeze(1)
+        self.whole, self.whole_turned = _products(features.whole, like)
+        self.difference, self.difference_turned = _products(features.difference, like)
+        self.terms = features.whole.shape[1]
+        self.owner = features.owner.to(like.device)
+        self.by_owner = Segments.of(self.owner, features.whole.shape[0])
+        self.scale = features.scale.to(like).unsqueeze(1)
 
     def times(self, weights: Tensor) -> Tensor:
         """Rows times weights [terms, c]."""
-        of_owners = torch.sparse.mm(self.whole, weights)[self.owner]
-        rows: Tensor = self.scale * (of_owners + torch.sparse.mm(self.difference, weights))
-        return rows
+        return self.scale * (self.whole.times(weights)[self.owner] + self.difference.times(weights))
 
     def transposed_times(self, vectors: Tensor) -> Tensor:
         """The rows turned, times vectors [pairs, c]."""
         scaled = self.scale * vectors
-        of_owners = sums_of(self.owner, scaled, self.whole.shape[0])
-        whole = torch.sparse.mm(self.whole_turned, of_owners)
-        turned: Tensor = whole + torch.sparse.mm(self.difference_turned, scaled)
-        return turned
+        return self.whole_turned.times(self.by_owner.sums(scaled)) + self.difference_turned.times(scaled)
 
     def directions(self, wanted: int, rounds: int = 3) -> Tensor:
         """The first singular directions of the rows [terms, wanted], zero where there are fewer than wanted."""
-        pairs, terms = len(self.owner), self.whole.shape[1]
-        size = min(wanted + 8, pairs, terms)
-        basis = torch.randn(terms, size, generator=torch.Generator().manual_seed(0)).to(self.scale)
+        size = min(wanted + 8, len(self.owner), self.terms)
+        basis = torch.randn(self.terms, size, generator=torch.Generator().manual_seed(0)).to(self.scale)
         for _ in range(rounds):
             basis = torch.linalg.qr(self.transposed_times(self.times(basis)))[0]
         image = self.times(basis).double()
@@ -67,22 +89,13 @@ class TextRows:
         return torch.nn.functional.pad(found, (0, wanted - found.shape[1]))
 
 
-def _sparse(entries: Entries, like: Tensor) -> tuple[Tensor, Tensor]:
-    rows, columns = (torch.from_numpy(of).to(like.device) for of in (entries.row, entries.column))
-    values = torch.from_numpy(entries.value).to(like)
-    high, wide = entries.shape
-
-    def made(first: Tensor, second: Tensor, shape: tuple[int, int]) -> Tensor:
-        places = torch.stack([first, second])
-        matrix = torch.sparse_coo_tensor(places, values, shape, check_invariants=False)
-        return matrix.coalesce()
-
-    return made(rows, columns, (high, wide)), made(columns, rows, (wide, high))
-
-
-def sums_of(owner: Tensor, values: Tensor, owners: int) -> Tensor:
-    """The sum of the rows of values [n, c] of each owner."""
-    return values.new_zeros(owners, values.shape[1]).index_add_(0, owner, values)
+def _products(entries: Entries, like: Tensor) -> tuple[SparseProduct, SparseProduct]:
+    """The matrix, and the matrix turned."""
+    row, column = entries.row.to(like.device), entries.column.to(like.device)
+    value, (high, wide) = entries.value.to(like), entries.shape
+    order = torch.argsort(column, stable=True)
+    turned = SparseProduct(column[order], row[order], value[order], (wide, high))
+    return SparseProduct(row, column, value, (high, wide)), turned
 
 
 def at_length_one(rows: Tensor) -> Tensor:
@@ -110,13 +123,35 @@ class ProcessWeights:
 
 @dataclass(frozen=True)
 class PairCovariance:
-    users: Tensor  # [n]
-    items: Tensor  # [n]
-    sizes: tuple[int, int]  # how many users and items
+    by_user: Segments  # of the n pairs
+    by_item: Segments
     user_rows: TextRows
     item_rows: TextRows
     user_directions: Tensor  # z_u [n, k]
     item_directions: Tensor  # z_i [n, k]
+
+    @property
+    def users(self) -> Tensor:
+        """The user of each pair [n]."""
+        return self.by_user.owner
+
+    @property
+    def items(self) -> Tensor:
+        """The item of each pair [n]."""
+        return self.by_item.owner
+
+    def seen_from(self, user_centre: Tensor, item_centre: Tensor) -> PairCovariance:
+        """The same pairs, with z taken from these centres and at length 1; a text without words stays at 0."""
+
+        def seen(places: Tensor, centre: Tensor) -> Tensor:
+            there = (places != 0).any(1, keepdim=True)
+            return at_length_one(places - centre * there)
+
+        return replace(
+            self,
+            user_directions=seen(self.user_directions, user_centre),
+            item_directions=seen(self.item_directions, item_centre),
+        )
 
     def times(self, vectors: Tensor, strengths: Tensor, noise: Tensor) -> Tensor:
         """Σ times vectors [n, c]; strengths [8], the last of them of the noise [n]."""
@@ -128,32 +163,30 @@ class PairCovariance:
 
     def term_times(self, term: int, vectors: Tensor) -> Tensor:
         """One term, at strength 1, times vectors [n, c]."""
-        users, items = self.sizes
         zu, zi = self.user_directions, self.item_directions
         if term == 0:
-            return sums_of(self.users, vectors, users)[self.users]
+            return self.by_user.sums(vectors)[self.users]
         if term == 1:
-            return sums_of(self.items, vectors, items)[self.items]
+            return self.by_item.sums(vectors)[self.items]
         if term in (2, 3):
             rows = self.user_rows if term == 2 else self.item_rows
             return rows.times(rows.transposed_times(vectors))
         if term == 4:
-            return _each(vectors, lambda v: (sums_of(self.users, zi * v, users)[self.users] * zi).sum(1))
+            return _each(vectors, lambda v: (self.by_user.sums(zi * v)[self.users] * zi).sum(1))
         if term == 5:
-            return _each(vectors, lambda v: (sums_of(self.items, zu * v, items)[self.items] * zu).sum(1))
+            return _each(vectors, lambda v: (self.by_item.sums(zu * v)[self.items] * zu).sum(1))
         return _each(vectors, lambda v: ((zu @ (zu.T @ (zi * v))) * zi).sum(1))
 
     def weights(self, solution: Tensor, strengths: Tensor) -> ProcessWeights:
         """From the solution α [n] of Σ α = y."""
         alpha, s = solution.unsqueeze(1), strengths
-        users, items = self.sizes
         return ProcessWeights(
-            user=s[0] * sums_of(self.users, alpha, users).squeeze(1),
-            item=s[1] * sums_of(self.items, alpha, items).squeeze(1),
+            user=s[0] * self.by_user.sums(alpha).squeeze(1),
+            item=s[1] * self.by_item.sums(alpha).squeeze(1),
             user_words=s[2] * self.user_rows.transposed_times(alpha).squeeze(1),
             item_words=s[3] * self.item_rows.transposed_times(alpha).squeeze(1),
-            of_user=s[4] * sums_of(self.users, self.item_directions * alpha, users),
-            of_item=s[5] * sums_of(self.items, self.user_directions * alpha, items),
+            of_user=s[4] * self.by_user.sums(self.item_directions * alpha),
+            of_item=s[5] * self.by_item.sums(self.user_directions * alpha),
             meetings=s[6] * (self.user_directions.T @ (self.item_directions * alpha)),
         )
 

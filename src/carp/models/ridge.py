@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from carp.models.base import Attention, Prediction, RatingModel, additive_attention
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.layers import TunedBiases
-from carp.models.tfidf import NO_BIGRAM, Features, Floats, Terms, frequent_bigrams, spread_over_words, term_occurrences
+from carp.models.tfidf import NO_BIGRAM, Features, Occurrences, Terms, spread_over_words, term_occurrences
 
 PENALTIES = (1000.0, 500.0, 250.0, 120.0, 60.0, 30.0, 15.0, 8.0, 4.0, 2.0, 1.0)
 
@@ -139,85 +139,89 @@ class Ridge(RatingModel):
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
         self.biases.fit(data.train, data.valid, self.sizes.levels)
-        words, config = self.sizes.words, self.config
-        bigrams = frequent_bigrams(data.user_documents, words, config.bigrams, config.min_bigram_reviews)
+        words, config, device = self.sizes.words, self.config, self.bigrams.device
+        places = Occurrences.of(data.user_documents, device)
+        bigrams = places.frequent_bigrams(words, config.bigrams, config.min_bigram_reviews)
         self.bigrams.fill_(NO_BIGRAM)
-        self.bigrams[: len(bigrams)] = torch.from_numpy(bigrams)
-        leave_out = data.target_reviews == "leave out"
+        self.bigrams[: len(bigrams)] = bigrams
+        leave_out = torch.from_numpy(data.train.records).to(device) if data.target_reviews == "leave out" else None
         sides = []
         for text, documents, pairs in (
             (self.user_text, data.user_documents, "users"),
             (self.item_text, data.item_documents, "items"),
         ):
-            terms = Terms.of(documents, bigrams, words, len(text.idf))
-            text.idf.copy_(torch.from_numpy(terms.idf()))
-            fitted = terms.features(getattr(data.train, pairs), data.train.records if leave_out else None)
-            sides.append((text, fitted, terms.features(getattr(data.valid, pairs), None)))
+            terms = Terms.of(Occurrences.of(documents, device), bigrams, words, len(text.idf))
+            text.idf.copy_(terms.idf())
+            train, valid = (torch.from_numpy(getattr(part, pairs)).to(device) for part in (data.train, data.valid))
+            sides.append((text, terms.features(train, leave_out), terms.features(valid, None)))
         self._solve(data, *sides)
 
     def _solve(self, data: TrainingData, *sides: tuple[TextSide, Features, Features]) -> None:
         """Coefficients and weights at the penalty that predicts the validation pairs best."""
-        baseline = self._baseline(data.train, data.train.ratings)
-        regression = Regression(baseline, [train for _, train, _ in sides], data.train.ratings.astype(np.float64))
+        ratings, wanted = (self._given(part.ratings).double() for part in (data.train, data.valid))
+        regression = Regression(self._baseline(data.train, own=True), [train for _, train, _ in sides], ratings)
         known = self._baseline(data.valid)
-        best, weights = np.inf, regression.zeros()
+        best, weights = float("inf"), regression.zeros()
         for penalty in PENALTIES if self.config.penalty is None else (self.config.penalty,):
             weights, coefficients = regression.solve(penalty, weights)
-            text = sum(valid.times(w) for (_, _, valid), w in zip(sides, weights, strict=True))
-            guess = np.clip(coefficients[0] + coefficients[1] * known + text, 1, self.sizes.levels)
-            error = float(np.square(guess - data.valid.ratings).mean()) if len(data.valid) else 0.0
+            text = torch.stack([valid.times(w) for (_, _, valid), w in zip(sides, weights, strict=True)]).sum(0)
+            guess = (coefficients[0] + coefficients[1] * known + text).clamp(1, self.sizes.levels)
+            error = float((guess - wanted).square().mean()) if len(data.valid) else 0.0
             if error < best:
                 best = error
                 self.penalty.fill_(penalty)
-                self.coefficients.copy_(torch.from_numpy(coefficients))
+                self.coefficients.copy_(coefficients)
                 for (side, _, _), w in zip(sides, weights, strict=True):
-                    side.weight.copy_(torch.from_numpy(w))
+                    side.weight.copy_(w)
 
-    def _baseline(self, pairs: Pairs, own: NDArray[np.float32] | None = None) -> Floats:
-        device = self.biases.mean.device
-        users, items = torch.from_numpy(pairs.users).to(device), torch.from_numpy(pairs.items).to(device)
-        found = self.biases(users, items, None if own is None else torch.from_numpy(own).to(device))
-        return np.asarray(found.double().cpu())
+    def _baseline(self, pairs: Pairs, *, own: bool = False) -> Tensor:
+        users, items = self._given(pairs.users), self._given(pairs.items)
+        found: Tensor = self.biases(users, items, self._given(pairs.ratings) if own else None)
+        return found.double()
+
+    def _given(self, column: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(column).to(self.bigrams.device)
 
 
 class Regression:
     """Least squares on a constant and the baseline, and on the text of both sides with a penalty on its weights."""
 
-    def __init__(self, baseline: Floats, sides: list[Features], ratings: Floats) -> None:
+    def __init__(self, baseline: Tensor, sides: list[Features], ratings: Tensor) -> None:
         self.sides = sides
         self.ratings = ratings
-        self.known = np.stack([np.ones(len(baseline)), baseline], 1)
+        self.known = torch.stack([torch.ones_like(baseline), baseline], 1)
         # What is not penalised is taken out of both sides of the regression by projection.
-        self.basis = np.linalg.qr(self.known)[0]
+        self.basis = torch.linalg.qr(self.known)[0]
         self.target = self._transposed_times(self._rest(ratings))
 
-    def zeros(self) -> Floats:
-        return np.zeros((len(self.sides), self.sides[0].whole.shape[1]))
+    def zeros(self) -> Tensor:
+        return self.ratings.new_zeros(len(self.sides), self.sides[0].whole.shape[1])
 
-    def solve(self, penalty: float, start: Floats) -> tuple[Floats, Floats]:
+    def solve(self, penalty: float, start: Tensor) -> tuple[Tensor, Tensor]:
         """Weights [sides, terms] and the two coefficients."""
 
-        def normal(weights: Floats) -> Floats:
+        def normal(weights: Tensor) -> Tensor:
             return self._transposed_times(self._rest(self._times(weights))) + penalty * weights
 
         weights = conjugate_gradients(normal, self.target, start)
         rest = self.ratings - self._times(weights)
-        return weights, np.asarray(np.linalg.lstsq(self.known, rest, rcond=None)[0], dtype=np.float64)
+        return weights, torch.linalg.pinv(self.known) @ rest
 
-    def _times(self, weights: Floats) -> Floats:
-        parts = [side.times(w) for side, w in zip(self.sides, weights, strict=True)]
-        return np.asarray(np.sum(parts, axis=0), dtype=np.float64)
+    def _times(self, weights: Tensor) -> Tensor:
+        parts = torch.stack([side.times(w) for side, w in zip(self.sides, weights, strict=True)])
+        return parts.sum(0)
 
-    def _transposed_times(self, vector: Floats) -> Floats:
-        return np.stack([side.transposed_times(vector) for side in self.sides])
+    def _transposed_times(self, vector: Tensor) -> Tensor:
+        return torch.stack([side.transposed_times(vector) for side in self.sides])
 
-    def _rest(self, vector: Floats) -> Floats:
-        return vector - self.basis @ (self.basis.T @ vector)
+    def _rest(self, vector: Tensor) -> Tensor:
+        rest: Tensor = vector - self.basis @ (self.basis.T @ vector)
+        return rest
 
 
 def conjugate_gradients(
-    times: Callable[[Floats], Floats], target: Floats, start: Floats, *, tolerance: float = 1e-5, most: int = 300
-) -> Floats:
+    times: Callable[[Tensor], Tensor], target: Tensor, start: Tensor, *, tolerance: float = 1e-5, most: int = 300
+) -> Tensor:
     """Solve A x = target for a symmetric positive A, given as its product with a vector."""
     x = start
     rest = target - times(x)

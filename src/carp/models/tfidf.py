@@ -1,7 +1,7 @@
 """Documents as TF-IDF rows of words and bigrams, each with or without one of its reviews, for products in a solver.
 
     x_dt  = (1 + ln tf_dt) · idf_t, x_d then divided by its length
-    idf_t = 1 + ln((1 + D) / (1 + df_t))
+    idf_t = (1 + ln((1 + D) / (1 + df_t)))^rarity; a rarity of 1 is the usual one, 0 makes all terms alike
 
 A document without one of its reviews differs from the whole one in that review's terms alone, so a row for each
 training pair costs no more than its review.
@@ -13,33 +13,50 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from carp.models.segments import Segments
 from carp.reviews.documents import Documents
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 WHOLE_DOCUMENTS = {"max_words": 1_000_000}  # text settings of models whose cost is that of the distinct words
 NO_BIGRAM = np.iinfo(np.int64).max  # fills a model's table where fewer are known than it holds
+CPU = torch.device("cpu")
 
 
-def bigram_codes(documents: Documents, words: int) -> tuple[Ints, Ints]:
-    """Bigrams of all documents as first · (words + 1) + second, and the place of each one's second word."""
-    place = np.flatnonzero(documents.review[1:] == documents.review[:-1]) + 1
-    inside = np.ones(len(documents.words) + 1, dtype=bool)
-    inside[documents.offsets] = False  # the first word of a document has nothing before it
-    place = place[inside[place]]
-    return documents.words[place - 1].astype(np.int64) * (words + 1) + documents.words[place], place
+@dataclass(frozen=True)
+class Occurrences:
+    """Every word of documents where it stands, document after document, on one device."""
 
+    document: Tensor  # [T]
+    word: Tensor  # [T]
+    review: Tensor  # [T]
+    documents: int
 
-def frequent_bigrams(documents: Documents, words: int, most: int, least: int) -> Ints:
-    """The bigrams that are in most reviews, sorted by code."""
-    code, place = bigram_codes(documents, words)
-    once = np.unique(np.stack([code, documents.review[place].astype(np.int64)]), axis=1)[0]
-    code, reviews = np.unique(once, return_counts=True)
-    code, reviews = code[reviews >= least], reviews[reviews >= least]
-    return np.sort(code[np.lexsort((code, -reviews))[:most]])
+    @staticmethod
+    def of(documents: Documents, device: torch.device = CPU) -> Occurrences:
+        lengths = torch.from_numpy(documents.lengths()).to(device)
+        owner = torch.repeat_interleave(torch.arange(len(documents), device=device), lengths)
+        word, review = (
+            torch.from_numpy(np.ascontiguousarray(c)).to(device) for c in (documents.words, documents.review)
+        )
+        return Occurrences(owner, word.long(), review.long(), len(documents))
+
+    def bigrams(self, words: int) -> tuple[Tensor, Tensor]:
+        """Bigrams as first · (words + 1) + second, and the place of each one's second word."""
+        neighbours = (self.review[1:] == self.review[:-1]) & (self.document[1:] == self.document[:-1])
+        place = torch.nonzero(neighbours).squeeze(1) + 1
+        return self.word[place - 1] * (words + 1) + self.word[place], place
+
+    def frequent_bigrams(self, words: int, most: int, least: int) -> Tensor:
+        """The bigrams that are in most reviews, sorted by code."""
+        code, place = self.bigrams(words)
+        known, number = torch.unique(code, return_inverse=True)
+        reviews = int(self.review.max()) + 1 if len(self.review) else 1
+        once = torch.unique(number * reviews + self.review[place])
+        count = torch.bincount(once // reviews, minlength=len(known))
+        known, count = known[count >= least], count[count >= least]
+        kept = known[torch.argsort(-count, stable=True)[:most]]
+        return torch.sort(kept).values
 
 
 def term_occurrences(
@@ -75,21 +92,21 @@ def spread_over_words(
 
 @dataclass(frozen=True)
 class Entries:
-    """A sparse matrix, entry by entry."""
+    """A sparse matrix, entry by entry, row after row."""
 
-    row: Ints
-    column: Ints
-    value: Floats
+    row: Tensor
+    column: Tensor
+    value: Tensor  # float64
     shape: tuple[int, int]
 
-    def times(self, vector: Floats) -> Floats:
+    def times(self, vector: Tensor) -> Tensor:
         return add_up(self.row, self.value * vector[self.column], self.shape[0])
 
-    def transposed_times(self, vector: Floats) -> Floats:
+    def transposed_times(self, vector: Tensor) -> Tensor:
         return add_up(self.column, self.value * vector[self.row], self.shape[1])
 
-    def square_lengths(self) -> Floats:
-        return add_up(self.row, np.square(self.value), self.shape[0])
+    def square_lengths(self) -> Tensor:
+        return add_up(self.row, self.value.square(), self.shape[0])
 
 
 @dataclass(frozen=True)
@@ -98,13 +115,13 @@ class Features:
 
     whole: Entries  # [documents, terms]
     difference: Entries  # [pairs, terms]
-    owner: Ints  # [pairs]
-    scale: Floats  # [pairs] 1 / length
+    owner: Tensor  # [pairs]
+    scale: Tensor  # [pairs] 1 / length
 
-    def times(self, weight: Floats) -> Floats:
+    def times(self, weight: Tensor) -> Tensor:
         return self.scale * (self.whole.times(weight)[self.owner] + self.difference.times(weight))
 
-    def transposed_times(self, vector: Floats) -> Floats:
+    def transposed_times(self, vector: Tensor) -> Tensor:
         scaled = self.scale * vector
         of_owner = add_up(self.owner, scaled, self.whole.shape[0])
         return self.whole.transposed_times(of_owner) + self.difference.transposed_times(scaled)
@@ -112,76 +129,82 @@ class Features:
 
 @dataclass(frozen=True)
 class Terms:
-    """Every word and known bigram of one side's documents where it stands."""
+    """Every word and known bigram of one side's documents where it stands, and the weight of each term."""
 
-    document: Ints
-    term: Ints
-    review: Ints
+    document: Tensor
+    term: Tensor
+    review: Tensor
     documents: int
     terms: int
+    rarity: float = 1.0
 
     @staticmethod
-    def of(documents: Documents, bigrams: Ints, words: int, terms: int) -> Terms:
-        code, place = bigram_codes(documents, words)
-        found = np.searchsorted(bigrams, code)
-        known = found < len(bigrams)
-        known[known] = bigrams[found[known]] == code[known]
-        place = np.concatenate([np.arange(len(documents.words)), place[known]])
+    def of(places: Occurrences, bigrams: Tensor, words: int, terms: int, rarity: float = 1.0) -> Terms:
+        code, place = places.bigrams(words)
+        found = torch.searchsorted(bigrams, code).clamp_max(max(len(bigrams) - 1, 0))
+        known = bigrams[found] == code if len(bigrams) else torch.zeros_like(code, dtype=torch.bool)
+        place = place[known]
         return Terms(
-            document=np.repeat(np.arange(len(documents)), documents.lengths())[place],
-            term=np.concatenate([documents.words, found[known] + words + 1]).astype(np.int64),
-            review=documents.review[place].astype(np.int64),
-            documents=len(documents),
+            document=torch.cat([places.document, places.document[place]]),
+            term=torch.cat([places.word, found[known] + words + 1]),
+            review=torch.cat([places.review, places.review[place]]),
+            documents=places.documents,
             terms=terms,
+            rarity=rarity,
         )
 
-    def idf(self) -> Floats:
-        once = np.unique(self.document * self.terms + self.term)
-        return 1 + np.log((1 + self.documents) / (1 + np.bincount(once % self.terms, minlength=self.terms)))
+    def idf(self) -> Tensor:
+        return self._idf(torch.unique(self.document * self.terms + self.term))
 
-    def features(self, owner: Ints, leave_out: Ints | None) -> Features:
+    def _idf(self, key: Tensor) -> Tensor:
+        """From each document's distinct terms."""
+        within = torch.bincount(key % self.terms, minlength=self.terms).double()
+        usual = 1 + torch.log((1 + self.documents) / (1 + within))
+        return usual if self.rarity == 1 else usual**self.rarity
+
+    def features(self, owner: Tensor, leave_out: Tensor | None) -> Features:
         """Rows for pairs of these owners, each without the record that it leaves out."""
-        idf = self.idf()
-        key, count = np.unique(self.document * self.terms + self.term, return_counts=True)
-        term = key % self.terms
+        key, count = torch.unique(self.document * self.terms + self.term, return_counts=True)
+        idf, term = self._idf(key), key % self.terms
         whole = Entries(key // self.terms, term, weigh(count) * idf[term], (self.documents, self.terms))
         square = whole.square_lengths()[owner]
         shape = (len(owner), self.terms)
         if leave_out is None:
-            nothing = np.zeros(0, np.int64)
-            difference = Entries(nothing, nothing, np.zeros(0), shape)
+            nothing = owner[:0]
+            difference = Entries(nothing, nothing, square[:0], shape)
         else:
             pair, term, document, own = self._own_terms(leave_out)
-            counts = count[np.searchsorted(key, document * self.terms + term)]
+            counts = count[torch.searchsorted(key, document * self.terms + term)]
             before, after = weigh(counts) * idf[term], weigh(counts - own) * idf[term]
             difference = Entries(pair, term, after - before, shape)
-            square = square + add_up(pair, np.square(after) - np.square(before), len(owner))
-        scale = np.zeros(len(owner))
-        full = square > 0.5  # one term's square is 1 or more: less is what rounding leaves of an emptied document
-        scale[full] = 1 / np.sqrt(square[full])
+            square = square + add_up(pair, after.square() - before.square(), len(owner))
+        # One term's square is 1 or more: less is what rounding leaves of an emptied document.
+        scale = torch.where(square > 0.5, square.clamp_min(0.5).rsqrt(), 0.0)
         return Features(whole, difference, owner, scale)
 
-    def _own_terms(self, leave_out: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    def _own_terms(self, leave_out: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Pair, term, document and count of what stands in the records that pairs leave out."""
-        pair_of_record = np.full(max(self.review.max(initial=0), leave_out.max(initial=0)) + 1, -1)
-        pair_of_record[leave_out[leave_out >= 0]] = np.flatnonzero(leave_out >= 0)
+        records = 1 + max(int(self.review.max()) if len(self.review) else 0, int(leave_out.max()))
+        pair_of_record = torch.full((records,), -1, device=leave_out.device)
+        pairs = torch.nonzero(leave_out >= 0).squeeze(1)
+        pair_of_record[leave_out[pairs]] = pairs
         pair = pair_of_record[self.review]
         theirs = pair >= 0
-        key, first, count = np.unique(
-            pair[theirs] * self.terms + self.term[theirs], return_index=True, return_counts=True
-        )
-        return key // self.terms, key % self.terms, self.document[theirs][first], count
+        key, count = torch.unique(pair[theirs] * self.terms + self.term[theirs], return_counts=True)
+        document_of_pair = torch.zeros(len(leave_out), dtype=torch.int64, device=leave_out.device)
+        document_of_pair[pair[theirs]] = self.document[theirs]  # all words of a review stand in one document
+        return key // self.terms, key % self.terms, document_of_pair[key // self.terms], count
 
 
-def weigh(count: Ints) -> Floats:
-    """1 + ln of a count, 0 of none."""
-    return np.where(count > 0, 1 + np.log(np.maximum(count, 1)), 0.0)
+def weigh(count: Tensor) -> Tensor:
+    """1 + ln of a count, 0 of none, in float64."""
+    return torch.where(count > 0, 1 + count.clamp_min(1).double().log(), 0.0)
 
 
-def add_up(places: Ints, values: Floats, size: int) -> Floats:
-    """The sum of the values of each place, in float64.
+def add_up(places: Tensor, values: Tensor, size: int) -> Tensor:
+    """The sum of the values of each place; the same bits each time, on a GPU too.
 
-    >>> add_up(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 3).tolist()
+    >>> add_up(torch.tensor([0, 2, 0]), torch.tensor([1.0, 2.0, 3.0]), 3).tolist()
     [4.0, 0.0, 2.0]
     """
-    return np.asarray(np.bincount(places, values, minlength=size), dtype=np.float64)
+    return Segments.of(places, size).sums(values)
