@@ -9,12 +9,13 @@ import torch
 from carp.errors import UsageError
 from carp.models import gaussian_process
 from carp.models.gaussian_process import ExactProcess, GaussianProcess, GaussianProcessConfig, gram
+from carp.models.meeting import RARITIES
 from carp.models.pair_covariance import START
 from carp.models.predict import predict_pairs
 
 
 def fitted(data, **settings):
-    given = {"bigrams": 20, "min_bigram_reviews": 2, **settings}
+    given = {"bigrams": 20, "min_bigram_reviews": 2, "rarity": 0.5, **settings}
     model = GaussianProcess(GaussianProcessConfig(**given), data.sizes).double()
     model.start(data)
     return model.eval()
@@ -46,6 +47,24 @@ def test_the_covariance_is_the_one_of_the_definition(small_pairs):
     train = sides(small_pairs, model, data, data.train, True)
     wanted = dense_prior(small_pairs, strengths, train, train) + np.diag(START[-1] * noise.numpy())
     assert np.allclose(process_of(model).written_out(strengths, noise).numpy(), wanted, atol=1e-9)
+
+
+def test_the_power_of_idf_is_chosen_by_the_leave_one_out_errors(small_pairs):
+    found = set()
+    for seed in range(6):
+        data = small_pairs.data(seed)
+        each = {rarity: fitted(data, steps=0, rarity=rarity) for rarity in RARITIES}
+        target = torch.from_numpy(data.train.ratings).double()
+        target -= target.mean()
+        start = torch.tensor(START).double() * target.square().mean()
+
+        def error(model, target=target, start=start):
+            return float(process_of(model).evaluate(target, start, torch.ones_like(target)).errors.square().mean())
+
+        best = min(RARITIES, key=lambda rarity: error(each[rarity]))
+        assert torch.equal(fitted(data, steps=0, rarity=None).user_text.idf, each[best].user_text.idf)
+        found.add(best)
+    assert found == set(RARITIES)
 
 
 def test_the_slope_of_the_likelihood_is_that_of_finite_differences(small_pairs):

@@ -10,7 +10,7 @@ import torch
 
 from carp.models.batch import Batch
 from carp.models.calibration import NORMAL_90, RatingCurve, noise_by_owner, noise_without_own
-from carp.models.meeting import HeldOutFit, Meeting, MeetingConfig
+from carp.models.meeting import RARITIES, HeldOutFit, Meeting, MeetingConfig
 from carp.models.pair_covariance import START, TERMS
 from carp.models.predict import predict_pairs
 from carp.models.segments import Segments
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 
 def fitted(data, dtype=torch.float64, **settings):
-    given = {"directions": DIRECTIONS, "bigrams": 20, "min_bigram_reviews": 2, "rounds": 4, **settings}
+    given = {"directions": DIRECTIONS, "bigrams": 20, "min_bigram_reviews": 2, "rounds": 4, "rarity": 0.5, **settings}
     model = Meeting(MeetingConfig(**given), data.sizes).to(dtype)
     model.start(data)
     return model.eval()
@@ -42,7 +42,8 @@ def sides(small_pairs, model, data, pairs, leave_out):
 
 
 def seen(model, data):
-    return model.covariance(data, data.train).seen_from(model.user_side.centre, model.item_side.centre)
+    texts = model.texts(data, data.train, model.config.rarity)
+    return model.way(data.train, texts, (model.user_side.centre, model.item_side.centre)).covariance
 
 
 @pytest.mark.parametrize("from_mean", [False, True])
@@ -130,8 +131,8 @@ def test_what_words_add_is_what_the_texts_add_in_all(small_pairs, from_mean):
     batch = data.batch(data.valid, np.arange(len(data.valid)))
     prediction = model(batch)
     found = model.explain(batch, prediction)
-    user, item = model.words_add(batch)
-    assert torch.allclose(user.sum(1) + item.sum(1), prediction.tensors["text"], atol=1e-9)
+    user, item, name = model.words_add(batch)
+    assert torch.allclose(user.sum(1) + item.sum(1) + name, prediction.tensors["text"], atol=1e-9)
     assert found.balance is prediction.tensors["text"]
     assert torch.allclose(prediction.rating, model.curve(prediction.tensors["baseline"] + prediction.tensors["text"]))
 
@@ -142,15 +143,21 @@ def test_own_review_is_in_no_row_of_its_pair(small_pairs):
     covariance = seen(model, data)
     words, reviews = padded(data.user_documents, data.train.users, data.train.records)
     sides_left_out = model.encode_users(torch.from_numpy(words), torch.from_numpy(reviews))
-    assert torch.allclose(sides_left_out[:, 1:], covariance.user_directions, atol=1e-9)
+    assert torch.allclose(model.user_side.seen(sides_left_out[:, 1:])[0], covariance.user_directions, atol=1e-9)
 
 
-def test_where_texts_are_seen_from_is_chosen_by_held_out_training_pairs(small_pairs):
+def test_how_texts_are_seen_is_chosen_by_held_out_training_pairs(small_pairs):
+    ways = [(rarity, from_mean) for rarity in RARITIES for from_mean in (False, True)]
+    found = set()
     for seed in range(4):
         data = small_pairs.data(20 + seed)
-        given = {way: held_out_error(fitted(data, from_mean=way), data) for way in (False, True)}
-        chosen = bool(fitted(data).user_side.centre.any())
-        assert given[chosen] <= given[not chosen]
+        each = {(r, m): fitted(data, rounds=0, rarity=r, from_mean=m) for r, m in ways}
+        chosen = fitted(data, rounds=0, rarity=None)
+        best = min(ways, key=lambda way: held_out_error(each[way], data))
+        assert torch.equal(chosen.user_side.idf, each[best].user_side.idf)
+        assert torch.equal(chosen.item_side.centre, each[best].item_side.centre)
+        found.add(best)
+    assert len(found) > 1
 
 
 def held_out_error(model, data):

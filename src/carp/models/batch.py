@@ -72,6 +72,15 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class ItemNames:
+    """What items are called: the words of item i are `words[offsets[i]:offsets[i + 1]]`, numbered from 0."""
+
+    words: NDArray[np.int64]
+    offsets: NDArray[np.int64]  # [items + 1]
+    known_words: int
+
+
+@dataclass(frozen=True)
 class TrainingData:
     """All that fitting may look at: training and validation pairs, and documents of training reviews."""
 
@@ -82,6 +91,7 @@ class TrainingData:
     sizes: Sizes
     target_reviews: TargetReviews = "leave out"
     reviews: Documents | None = None  # each training pair's own review, in the order of `train`
+    item_names: ItemNames | None = None
 
     def batch(
         self, pairs: Pairs, chosen: NDArray[np.int64], *, training: bool = False, needs: frozenset[str] = frozenset()

@@ -32,6 +32,7 @@ from carp.models.base import Attention, Prediction, RatingModel, additive_attent
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or
+from carp.models.meeting import RARITIES
 from carp.models.pair_covariance import START, TERMS, TextRows
 from carp.models.segments import Segments
 from carp.models.tfidf import (
@@ -54,7 +55,7 @@ class GaussianProcessConfig:
     bigrams: int = 50_000  # at most so many, those in most reviews first
     min_bigram_reviews: int = 20  # a bigram must be in as many training reviews
     steps: int = 12  # towards the strengths, at most
-    rarity: float = 0.5  # power of idf
+    rarity: float | None = None  # power of idf; chosen by the leave-one-out errors if not given
 
 
 class TrainingRows(SizedByData):
@@ -234,7 +235,6 @@ class GaussianProcess(SizedByData, RatingModel):
                 f"{MOST_PAIRS:,}",
                 fix="use --model meeting, which has the same terms and is linear in the reviews",
             )
-        self._take_texts(data)
         device = self.mean.device
         self.pair_users, self.pair_items = (
             torch.from_numpy(of).to(device) for of in (data.train.users, data.train.items)
@@ -244,12 +244,20 @@ class GaussianProcess(SizedByData, RatingModel):
         self.dual = self.mean.new_zeros(TERMS, len(ratings))
         target = ratings - ratings.mean()
         if float(target.square().mean()) < 1e-12:
+            self._take_texts(data, 1.0)
             return  # all ratings alike: the mean says everything
-        process = ExactProcess(self.pair_users, self.pair_items, *(gram(s) for s in (self.user_text, self.item_text)))
-        variance = float(target.square().mean())
         equal = torch.ones_like(target)
-        start = torch.tensor(START, dtype=torch.float64, device=device) * variance
-        first = process.fit(target, start, equal, self.config.steps)
+        best = None
+        for rarity in RARITIES if self.config.rarity is None else (self.config.rarity,):
+            process = self._process(data, rarity)
+            start = torch.tensor(START).to(target) * target.square().mean() if best is None else best[0].strengths
+            first = process.fit(target, start, equal, self.config.steps if best is None else self.config.steps // 2)
+            if best is None or float(first.errors.square().mean()) < float(best[0].errors.square().mean()):
+                best = first, rarity
+        assert best is not None
+        first, best_rarity = best
+        if best_rarity != rarity:
+            process = self._process(data, best_rarity)
         by_user, by_item = self._segments()
         user, item = noise_by_owner(first.errors, by_user, by_item)
         noise = user[self.pair_users] * item[self.pair_items]
@@ -259,7 +267,11 @@ class GaussianProcess(SizedByData, RatingModel):
         self.strengths.copy_(torch.stack([first.strengths, second.strengths]))
         self._calibrate(ratings, ratings - (first.errors + second.errors) / 2, user, item)
 
-    def _take_texts(self, data: TrainingData) -> None:
+    def _process(self, data: TrainingData, rarity: float) -> ExactProcess:
+        self._take_texts(data, rarity)
+        return ExactProcess(self.pair_users, self.pair_items, gram(self.user_text), gram(self.item_text))
+
+    def _take_texts(self, data: TrainingData, rarity: float) -> None:
         words, config, device = self.sizes.words, self.config, self.mean.device
         users, items, records = (
             torch.from_numpy(of).to(device) for of in (data.train.users, data.train.items, data.train.records)
@@ -273,7 +285,7 @@ class GaussianProcess(SizedByData, RatingModel):
             (self.user_text, data.user_documents, users),
             (self.item_text, data.item_documents, items),
         ):
-            terms = Terms.of(Occurrences.of(documents, device), bigrams, words, len(side.idf), config.rarity)
+            terms = Terms.of(Occurrences.of(documents, device), bigrams, words, len(side.idf), rarity)
             side.idf.copy_(terms.idf())
             side.take(terms.features(owner, leave_out))
 

@@ -15,9 +15,10 @@ SIGIR 2019: what a person writes about meets what is written about a thing, and 
     M          what each viewpoint makes of each aspect               meetings
     g          a cubic that knows how ratings crowd at an end         curve
 
-The directions are singular vectors of the TF-IDF rows; a training pair's own review is left out of all its rows. z is
-taken from the origin or from the mean of all texts, whichever predicts held-out training pairs better: from the mean,
-only what sets a text apart is heard.
+The directions are singular vectors of the TF-IDF rows; a training pair's own review is left out of all its rows. How
+much rare words count (the power of idf), and whether z is taken from the origin or from the mean of all texts, are
+chosen by the errors on held-out training pairs: from the mean, only what sets a text apart is heard. Where things
+have names, the words of its name are more columns of x_i.
 
 All of b, w, p, q and M are Gaussian, each group with a strength of its own: f is a Gaussian process over pairs, with
 the covariance of `pair_covariance`. Its strengths climb the marginal likelihood of the training ratings, so that no
@@ -31,22 +32,34 @@ The solution is unique: there is no seed. Time and memory are linear in the revi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from carp.models.base import Attention, Prediction, RatingModel, additive_attention
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or, take_rows
-from carp.models.pair_covariance import START, PairCovariance, ProcessWeights, TextRows, at_length_one
+from carp.models.pair_covariance import START, PairCovariance, ProcessWeights, TextRows, at_length_one, from_centre
 from carp.models.segments import Segments
-from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Occurrences, Terms, spread_over_words, term_occurrences
+from carp.models.tfidf import (
+    NO_BIGRAM,
+    WHOLE_DOCUMENTS,
+    Entries,
+    Occurrences,
+    Terms,
+    name_rows,
+    spread_over_words,
+    term_occurrences,
+)
 
 FOLDS = 10
+RARITIES = (1.0, 0.5)  # to choose from
 EMPTY = 1e-9  # the length of a text without words
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
 
@@ -59,12 +72,15 @@ class MeetingConfig:
     learn_from: Literal["training", "training and validation"] = "training"  # no validation pair chooses anything here
     rounds: int = 12  # of learning the strengths
     probes: int = 5  # random vectors of signs that estimate a trace
-    rarity: float = 0.5  # power of idf
+    rarity: float | None = None  # power of idf; chosen on held-out training pairs if not given
+    name_weight: float = 0.6  # of a thing's name beside its text, where it has one
+    own_noise: bool = True  # average with the solution in which each person and thing has a noise of its own
+    curved: bool = True  # g is a cubic, else the sum itself
     from_mean: bool | None = None  # z from the mean of all texts; chosen on held-out training pairs if not given
 
 
 class MeetingSide(SizedByData):
-    """What documents of users, or of items, say: w · x in the first number, z in the k others."""
+    """What documents of users, or of items, say: w · x in the first number, x in k directions in the others."""
 
     idf: Tensor
     weight: Tensor
@@ -83,23 +99,25 @@ class MeetingSide(SizedByData):
         """Sides [size, 1 + k] from the terms of documents, each as often as it occurs."""
         row, term, value, _, _ = self._values(rows, terms)
         by_row = Segments.of(row, size)
-        length = text_length(value, by_row)
-        text = by_row.sums(value * self.weight[term]) / length
-        place = by_row.sums(self.directions[term] * value.unsqueeze(1)) / length.unsqueeze(1)
-        place = place - self.centre * (length > EMPTY).unsqueeze(1)
-        return torch.cat([text.unsqueeze(1), at_length_one(place)], 1)
+        length = text_length(value, by_row).unsqueeze(1)
+        text = by_row.sums((value * self.weight[term]).unsqueeze(1))
+        return torch.cat([text, by_row.sums(self.directions[term] * value.unsqueeze(1))], 1) / length
+
+    def seen(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """z [B, k] of places in the directions, and what a place was multiplied with to be at length 1 [B, 1]."""
+        away = from_centre(places, self.centre)
+        length = away.square().sum(1, keepdim=True).sqrt()
+        scale = torch.where(length > EMPTY, 1 / length.clamp_min(EMPTY), 0.0)
+        return away * scale, scale
 
     def parts(self, rows: Tensor, terms: Tensor, size: int, wanted: Tensor) -> Tensor:
-        """What each occurrence adds to w · x + wanted · z, where each document has its own wanted [size, k]."""
+        """What each occurrence adds to w · x + wanted · (x in the directions − centre), each document's own wanted."""
         row, term, value, count, place = self._values(rows, terms)
         by_row = Segments.of(row, size)
-        length = text_length(value, by_row)
+        entry = value / text_length(value, by_row)[row]
         share = value / by_row.sums(value).clamp_min(EMPTY)[row]  # of the centre
-        image = self.directions[term] * (value / length[row]).unsqueeze(1) - share.unsqueeze(1) * self.centre
-        away = by_row.sums(image).square().sum(1).sqrt()
-        heard = torch.where(away > EMPTY, 1 / away.clamp_min(EMPTY), 0.0)[row]
-        added = value * self.weight[term] / length[row]
-        parts: Tensor = ((added + (image * wanted[row]).sum(1) * heard) / count)[place]
+        image = self.directions[term] * entry.unsqueeze(1) - share.unsqueeze(1) * self.centre
+        parts: Tensor = ((entry * self.weight[term] + (image * wanted[row]).sum(1)) / count)[place]
         return parts
 
     def _values(self, rows: Tensor, terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -133,6 +151,8 @@ class Meeting(SizedByData, RatingModel):
     strengths: Tensor
     user_noise: Tensor
     item_noise: Tensor
+    name_text: Tensor
+    name_place: Tensor
     deviation: Tensor
 
     def __init__(self, config: MeetingConfig, sizes: Sizes) -> None:
@@ -150,6 +170,8 @@ class Meeting(SizedByData, RatingModel):
         self.register_buffer("of_user", torch.zeros(sizes.users, k))
         self.register_buffer("of_item", torch.zeros(sizes.items, k))
         self.register_buffer("meetings", torch.zeros(k, k))
+        self.register_buffer("name_text", torch.zeros(sizes.items))  # what a thing's name adds by itself
+        self.register_buffer("name_place", torch.zeros(sizes.items, k))  # the name in the directions
         self.register_buffer("strengths", torch.zeros(2, len(START)))  # with equal noise, with each one's own
         self.register_buffer("user_noise", torch.ones(sizes.users))  # v_u
         self.register_buffer("item_noise", torch.ones(sizes.items))
@@ -173,11 +195,13 @@ class Meeting(SizedByData, RatingModel):
 
     def score(self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor) -> Prediction:
         baseline = self.mean + take_or(self.user, users, 0.0) + take_or(self.item, items, 0.0)
-        zu, zi = user_sides[:, 1:], item_sides[:, 1:]
+        zu, _ = self.user_side.seen(user_sides[:, 1:])
+        zi, _ = self.item_side.seen(item_sides[:, 1:] + take_rows(self.name_place, items))
         by_person = (take_rows(self.of_user, users) * zi).sum(1)
         by_thing = (take_rows(self.of_item, items) * zu).sum(1)
         by_both = ((zu @ self.meetings) * zi).sum(1)
-        text = user_sides[:, 0] + item_sides[:, 0] + by_person + by_thing + by_both
+        words = user_sides[:, 0] + item_sides[:, 0] + take_or(self.name_text, items, 0.0)
+        text = words + by_person + by_thing + by_both
         noise = take_or(self.user_noise, users, 1.0) * take_or(self.item_noise, items, 1.0)
         shown = {"baseline": baseline, "text": text, "deviation": self.deviation * noise.sqrt()}
         return Prediction(self.curve(baseline + text), shown)
@@ -186,19 +210,24 @@ class Meeting(SizedByData, RatingModel):
 
     def explain(self, batch: Batch, prediction: Prediction) -> Attention:
         """What the words of both documents add to the rating, and what they take away; a meeting goes in halves."""
-        user, item = self.words_add(batch)
+        user, item, _ = self.words_add(batch)
         meaning = "Every word adds to the rating or takes away from it, by itself and where it meets the other text."
         return additive_attention(batch, user, item, prediction.tensors["text"], meaning)
 
-    def words_add(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What each word of both documents adds to f, together `text`; of a meeting, each side has half."""
-        zu = self.encode_users(batch.user_words, batch.user_reviews)[:, 1:]
-        zi = self.encode_items(batch.item_words, batch.item_reviews)[:, 1:]
-        of_user = take_rows(self.of_item, batch.items) + zi @ self.meetings.T / 2
-        of_item = take_rows(self.of_user, batch.users) + zu @ self.meetings / 2
+    def words_add(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """What each word of both documents, and the name [B], add to f, together `text`; a meeting goes in halves."""
+        names = take_rows(self.name_place, batch.items)
+        places = self.encode_items(batch.item_words, batch.item_reviews)[:, 1:]
+        zu, user_scale = self.user_side.seen(self.encode_users(batch.user_words, batch.user_reviews)[:, 1:])
+        zi, item_scale = self.item_side.seen(places + names)
+        of_user = user_scale * (take_rows(self.of_item, batch.items) + zi @ self.meetings.T / 2)
+        of_item = item_scale * (take_rows(self.of_user, batch.users) + zu @ self.meetings / 2)
+        silent = names.any(1, keepdim=True) & ~places.any(1, keepdim=True)  # then the centre is taken off the name
+        name = ((names - self.item_side.centre * silent) * of_item).sum(1) + take_or(self.name_text, batch.items, 0.0)
         return (
             self.added(self.user_side, batch.user_words, batch.user_reviews, of_user),
             self.added(self.item_side, batch.item_words, batch.item_reviews, of_item),
+            name,
         )
 
     def added(self, side: MeetingSide, words: Tensor, reviews: Tensor, wanted: Tensor) -> Tensor:
@@ -218,63 +247,82 @@ class Meeting(SizedByData, RatingModel):
         variance = float(target.square().mean())
         if variance < 1e-12:
             return  # all ratings alike: the mean says everything
-        covariance = self.covariance(data, pairs)
         start = torch.tensor(START).to(target) * variance
         few = len(target) < ENOUGH_TO_LEARN
         rounds, probes = (0 if few else self.config.rounds), self.config.probes
         equal = torch.ones_like(target)
-        tried = []
-        for centres in self._centres(covariance):
-            fit = HeldOutFit(covariance.seen_from(*centres), target)
-            tried.append((centres, fit, *fit.run(start, equal, rounds, probes)))
-        centres, fit, first, alike = min(tried, key=lambda t: float((t[3] - target).square().mean()))
-        covariance = fit.covariance
-        self.user_side.centre.copy_(centres[0])
-        self.item_side.centre.copy_(centres[1])
+        best = None
+        for way in self._ways(data, pairs):
+            fit = HeldOutFit(way.covariance, target)
+            begin, some = (start, rounds) if best is None else (best[2], rounds // 2)
+            strengths, alike = fit.run(begin, equal, some, probes)
+            error = float((alike - target).square().mean())
+            if best is None or error < best[0]:
+                best = error, way, strengths, alike, fit
+        assert best is not None
+        _, way, first, alike, fit = best
+        covariance = way.covariance
+        self._see(way)
         user, item = noise_by_owner(target - alike, covariance.by_user, covariance.by_item)
-        noise = user[covariance.users] * item[covariance.items]
-        begin = first.clone()
-        begin[-1] /= float(noise.log().mean().exp())
-        second, differing = fit.run(begin, noise, rounds // 3, probes)
-        weights = [covariance.weights(fit.solution(s, n), s) for s, n in ((first, equal), (second, noise))]
-        self._take(weights)
-        self.strengths.copy_(torch.stack([first, second]))
-        self._calibrate(covariance, ratings, (alike + differing) / 2 + ratings.mean(), user, item)
+        solutions, held_out = [(first, equal)], [alike]
+        if self.config.own_noise:
+            noise = user[covariance.users] * item[covariance.items]
+            begin = first.clone()
+            begin[-1] /= float(noise.log().mean().exp())
+            second, differing = fit.run(begin, noise, rounds // 3, probes)
+            solutions.append((second, noise))
+            held_out.append(differing)
+        self._take([covariance.weights(fit.solution(s, n), s) for s, n in solutions], covariance.item_rows)
+        self.strengths.copy_(torch.stack([solutions[0][0], solutions[-1][0]]))
+        self._calibrate(covariance, ratings, torch.stack(held_out).mean(0) + ratings.mean(), user, item)
 
-    def covariance(self, data: TrainingData, pairs: Pairs) -> PairCovariance:
-        """The covariance of the pairs, z not yet at length 1; the sides' idf and directions are set on the way."""
-        words, config = self.sizes.words, self.config
-        device = self.mean.device
-        users, items, records = (torch.from_numpy(of).to(device) for of in (pairs.users, pairs.items, pairs.records))
-        places = Occurrences.of(data.user_documents, device)
-        bigrams = places.frequent_bigrams(words, config.bigrams, config.min_bigram_reviews)
+    def _ways(self, data: TrainingData, pairs: Pairs) -> Iterator[WayOfSeeing]:
+        """The ways to see texts that are tried."""
+        for rarity in RARITIES if self.config.rarity is None else (self.config.rarity,):
+            sides = self.texts(data, pairs, rarity)
+            means = sides[0].places.mean(0), sides[1].places.mean(0)
+            for from_mean in (False, True) if self.config.from_mean is None else (self.config.from_mean,):
+                yield self.way(pairs, sides, means if from_mean else tuple(map(torch.zeros_like, means)))
+
+    def texts(self, data: TrainingData, pairs: Pairs, rarity: float) -> tuple[SideTexts, SideTexts]:
+        """What stands in the pairs' documents; the known bigrams are set on the way."""
+        words, config, device = self.sizes.words, self.config, self.mean.device
+        records = torch.from_numpy(pairs.records).to(device) if data.target_reviews == "leave out" else None
+        user_words = Occurrences.of(data.user_documents, device)
+        bigrams = user_words.frequent_bigrams(words, config.bigrams, config.min_bigram_reviews)
         self.bigrams = bigrams if len(bigrams) else bigrams.new_tensor([NO_BIGRAM])
-        leave_out = records if data.target_reviews == "leave out" else None
-        rows, seen = [], []
-        for side, documents, owner in (
-            (self.user_side, data.user_documents, users),
-            (self.item_side, data.item_documents, items),
-        ):
-            places = Occurrences.of(documents, device)
-            terms = Terms.of(places, self.bigrams, words, words + 1 + len(self.bigrams), config.rarity)
-            side.idf = terms.idf().to(self.mean)
-            side.weight = torch.zeros_like(side.idf)
-            texts = TextRows(terms.features(owner, leave_out), self.mean)
-            side.directions = texts.directions(config.directions)
-            rows.append(texts)
-            seen.append(texts.times(side.directions))
-        by_user, by_item = Segments.of(users, self.sizes.users), Segments.of(items, self.sizes.items)
-        return PairCovariance(by_user, by_item, rows[0], rows[1], seen[0], seen[1])
 
-    def _centres(self, covariance: PairCovariance) -> list[tuple[Tensor, Tensor]]:
-        """Where z may be taken from, for people and for things: the origin, the mean of all texts."""
-        means = covariance.user_directions.mean(0), covariance.item_directions.mean(0)
-        origins = torch.zeros_like(means[0]), torch.zeros_like(means[1])
-        if self.config.from_mean is None:
-            return [origins, means]
-        return [means if self.config.from_mean else origins]
+        def side(places: Occurrences, owner: NDArray[np.int64], names: Entries | None) -> SideTexts:
+            terms = Terms.of(places, self.bigrams, words, words + 1 + len(self.bigrams), rarity)
+            rows = TextRows(terms.features(torch.from_numpy(owner).to(device), records), self.mean, names)
+            directions = rows.directions(config.directions)
+            return SideTexts(terms.idf().to(self.mean), rows, directions, rows.times(directions))
 
-    def _take(self, solutions: list[ProcessWeights]) -> None:
+        item_words = Occurrences.of(data.item_documents, device)
+        return side(user_words, pairs.users, None), side(item_words, pairs.items, self._names(data))
+
+    def way(self, pairs: Pairs, sides: tuple[SideTexts, SideTexts], centres: tuple[Tensor, ...]) -> WayOfSeeing:
+        """The pairs with their texts seen from these centres."""
+        owners = (pairs.users, self.sizes.users), (pairs.items, self.sizes.items)
+        by_user, by_item = (Segments.of(torch.from_numpy(of).to(self.mean.device), size) for of, size in owners)
+        seen = [at_length_one(from_centre(side.places, centre)) for side, centre in zip(sides, centres, strict=True)]
+        return WayOfSeeing(sides, centres, PairCovariance(by_user, by_item, sides[0].rows, sides[1].rows, *seen))
+
+    def _see(self, way: WayOfSeeing) -> None:
+        for side, texts, centre in zip((self.user_side, self.item_side), way.sides, way.centres, strict=True):
+            side.idf, side.weight = texts.idf, torch.zeros_like(texts.idf)
+            side.directions = texts.directions[: texts.rows.terms]
+            side.centre.copy_(centre)
+            if texts.rows.names is not None:
+                self.name_place.copy_(texts.rows.names.times(texts.directions[texts.rows.terms :]))
+
+    def _names(self, data: TrainingData) -> Entries | None:
+        if data.item_names is None or not len(data.item_names.words) or self.config.name_weight == 0:
+            return None
+        rows = name_rows(data.item_names, self.mean.device)
+        return replace(rows, value=rows.value * self.config.name_weight)
+
+    def _take(self, solutions: list[ProcessWeights], item_rows: TextRows) -> None:
         """The mean of several solutions' weights."""
 
         def mean(name: str) -> Tensor:
@@ -282,18 +330,41 @@ class Meeting(SizedByData, RatingModel):
 
         for name in ("user", "item", "of_user", "of_item", "meetings"):
             getattr(self, name).copy_(mean(name))
-        for side, name in ((self.user_side, "user_words"), (self.item_side, "item_words")):
-            side.weight.copy_(mean(name))
+        self.user_side.weight.copy_(mean("user_words"))
+        of_items = mean("item_words")
+        self.item_side.weight.copy_(of_items[: item_rows.terms])
+        if item_rows.names is not None:
+            self.name_text.copy_(item_rows.names.times(of_items[item_rows.terms :].unsqueeze(1)).squeeze(1))
 
     def _calibrate(
         self, covariance: PairCovariance, ratings: Tensor, held_out: Tensor, user: Tensor, item: Tensor
     ) -> None:
-        self.curve.fit(held_out, ratings)
+        if self.config.curved:
+            self.curve.fit(held_out, ratings)
         errors = ratings - self.curve(held_out)
         self.user_noise.copy_(user)
         self.item_noise.copy_(item)
         noise = noise_without_own(errors, covariance.by_user, covariance.by_item, user, item)
         self.deviation.fill_(interval_scale(errors, noise.sqrt()))
+
+
+@dataclass(frozen=True)
+class SideTexts:
+    """The texts of one side of the pairs."""
+
+    idf: Tensor  # [terms]
+    rows: TextRows
+    directions: Tensor  # [columns of the rows, k]
+    places: Tensor  # [n, k] the rows in the directions
+
+
+@dataclass(frozen=True)
+class WayOfSeeing:
+    """Texts with one rarity, seen from one centre a side, and the covariance that follows."""
+
+    sides: tuple[SideTexts, SideTexts]  # of people and of things
+    centres: tuple[Tensor, ...]
+    covariance: PairCovariance
 
 
 def joined(first: Pairs, second: Pairs) -> Pairs:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from carp.models.segments import Segments
 from carp.models.tfidf import Entries, Features
 
 TERMS = 7
+NAMES = ("person", "thing", "person's words", "thing's words", "by person", "by thing", "by both", "noise")
 START = (0.06, 0.02, 0.05, 0.08, 0.05, 0.02, 0.06, 0.66)  # shares of the ratings' variance, the noise last
 COLUMNS_AT_ONCE = 8  # of a product on a GPU, where every entry is written out for each of them
 NEGLIGIBLE = 1e-5  # of the ratings' variance: a term as weak as this is left out of products
@@ -55,10 +56,15 @@ class SparseProduct:
 
 
 class TextRows:
-    """TF-IDF rows of one side, a row a pair, each without the pair's own review."""
+    """TF-IDF rows of one side, a row a pair, each without the pair's own review; after them the owner's name."""
 
-    def __init__(self, features: Features, like: Tensor) -> None:
+    def __init__(self, features: Features, like: Tensor, names: Entries | None = None) -> None:
         """On the device and in the precision of `like`."""
+        self.names: SparseProduct | None = None
+        self.names_turned: SparseProduct | None = None
+        if names is not None:
+            self.names, self.names_turned = _products(names, like)
+        self.columns = features.whole.shape[1] + (0 if names is None else names.shape[1])
         self.whole, self.whole_turned = _products(features.whole, like)
         self.difference, self.difference_turned = _products(features.difference, like)
         self.terms = features.whole.shape[1]
@@ -67,18 +73,25 @@ class TextRows:
         self.scale = features.scale.to(like).unsqueeze(1)
 
     def times(self, weights: Tensor) -> Tensor:
-        """Rows times weights [terms, c]."""
-        return self.scale * (self.whole.times(weights)[self.owner] + self.difference.times(weights))
+        """Rows times weights [columns, c]."""
+        of_words = weights[: self.terms]
+        rows: Tensor = self.scale * (self.whole.times(of_words)[self.owner] + self.difference.times(of_words))
+        if self.names is None:
+            return rows
+        return rows + self.names.times(weights[self.terms :])[self.owner]
 
     def transposed_times(self, vectors: Tensor) -> Tensor:
         """The rows turned, times vectors [pairs, c]."""
         scaled = self.scale * vectors
-        return self.whole_turned.times(self.by_owner.sums(scaled)) + self.difference_turned.times(scaled)
+        turned = self.whole_turned.times(self.by_owner.sums(scaled)) + self.difference_turned.times(scaled)
+        if self.names_turned is None:
+            return turned
+        return torch.cat([turned, self.names_turned.times(self.by_owner.sums(vectors))])
 
     def directions(self, wanted: int, rounds: int = 3) -> Tensor:
-        """The first singular directions of the rows [terms, wanted], zero where there are fewer than wanted."""
-        size = min(wanted + 8, len(self.owner), self.terms)
-        basis = torch.randn(self.terms, size, generator=torch.Generator().manual_seed(0)).to(self.scale)
+        """The first singular directions of the rows [columns, wanted], zero where there are fewer than wanted."""
+        size = min(wanted + 8, len(self.owner), self.columns)
+        basis = torch.randn(self.columns, size, generator=torch.Generator().manual_seed(0)).to(self.scale)
         for _ in range(rounds):
             basis = torch.linalg.qr(self.transposed_times(self.times(basis)))[0]
         image = self.times(basis).double()
@@ -98,6 +111,11 @@ def _products(entries: Entries, like: Tensor) -> tuple[SparseProduct, SparseProd
     return SparseProduct(row, column, value, (high, wide)), turned
 
 
+def from_centre(rows: Tensor, centre: Tensor) -> Tensor:
+    """Rows less a centre; a row of nothing stays one."""
+    return rows - centre * (rows != 0).any(-1, keepdim=True)
+
+
 def at_length_one(rows: Tensor) -> Tensor:
     """Rows divided by their lengths; a row of nothing stays one.
 
@@ -114,8 +132,8 @@ class ProcessWeights:
 
     user: Tensor  # [users]
     item: Tensor  # [items]
-    user_words: Tensor  # [terms]
-    item_words: Tensor  # [terms]
+    user_words: Tensor  # [columns of the rows]
+    item_words: Tensor  # [columns of the rows]
     of_user: Tensor  # [users, k] on the directions of things
     of_item: Tensor  # [items, k] on the directions of people
     meetings: Tensor  # [k, k] directions of people by directions of things
@@ -139,19 +157,6 @@ class PairCovariance:
     def items(self) -> Tensor:
         """The item of each pair [n]."""
         return self.by_item.owner
-
-    def seen_from(self, user_centre: Tensor, item_centre: Tensor) -> PairCovariance:
-        """The same pairs, with z taken from these centres and at length 1; a text without words stays at 0."""
-
-        def seen(places: Tensor, centre: Tensor) -> Tensor:
-            there = (places != 0).any(1, keepdim=True)
-            return at_length_one(places - centre * there)
-
-        return replace(
-            self,
-            user_directions=seen(self.user_directions, user_centre),
-            item_directions=seen(self.item_directions, item_centre),
-        )
 
     def times(self, vectors: Tensor, strengths: Tensor, noise: Tensor) -> Tensor:
         """Σ times vectors [n, c]; strengths [8], the last of them of the noise [n]."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from carp.models.batch import ItemNames
 from carp.models.segments import Segments
 from carp.reviews.documents import Documents
 
@@ -194,6 +195,19 @@ class Terms:
         document_of_pair = torch.zeros(len(leave_out), dtype=torch.int64, device=leave_out.device)
         document_of_pair[pair[theirs]] = self.document[theirs]  # all words of a review stand in one document
         return key // self.terms, key % self.terms, document_of_pair[key // self.terms], count
+
+
+def name_rows(names: ItemNames, device: torch.device) -> Entries:
+    """The words of names, idf of each that occurs, at length 1 [items, words]."""
+    items = len(names.offsets) - 1
+    lengths = torch.from_numpy(np.diff(names.offsets)).to(device)
+    row = torch.repeat_interleave(torch.arange(items, device=device), lengths)
+    key = torch.unique(row * names.known_words + torch.from_numpy(names.words).to(device))
+    row, column = key // names.known_words, key % names.known_words
+    within = torch.bincount(column, minlength=names.known_words).double()
+    value = (1 + torch.log((1 + items) / (1 + within)))[column]
+    length = add_up(row, value.square(), items).sqrt()
+    return Entries(row, column, value / length[row], (items, names.known_words))
 
 
 def weigh(count: Tensor) -> Tensor:
