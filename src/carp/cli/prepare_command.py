@@ -33,8 +33,11 @@ def prepare(
     ] = False,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text, time or split."),
+        typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text, time, split or title."),
     ] = None,
+    no_titles: Annotated[
+        bool, typer.Option("--no-titles", help="Do not take names of items in the reviews as their titles.")
+    ] = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +47,7 @@ def prepare(
 
     columns = key_values(column, "--column")
     check_new_folder(out, "corpus", overwrite)
-    asked = SourceRequest(format, columns or None, rating_range, clip_ratings)
+    asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles)
     with progress_bars() as stage:
         prepared = prepare_corpus(
             files,

@@ -91,10 +91,26 @@ def corpus_text(facts: dict[str, Any], statistics: dict[str, float], ledger: Led
         f"{dropped['duplicates']:,} repeated, {dropped['k_core']:,} of users or items with fewer than "
         f"{facts['min_reviews']} reviews, {dropped['wordless']:,} without a word"
     )
-    rules = facts_table([("format", facts["format"]), ("rating rule", facts["scale"]), ("dropped", lost)])
+    known = [("format", facts["format"]), ("rating rule", facts["scale"]), ("dropped", lost)]
+    rules = facts_table([*known, *([("titles", titles_text(facts["titles"]))] if "titles" in facts else [])])
     rejects = f"; rejected records are listed in {folder / 'rejects.jsonl'}" if ledger.rejected else ""
     end = f"The corpus is in {folder}, {readable_size(size)}{rejects}."
     return "\n\n".join([ledger.summary(), rules, statistics_table(statistics), end])
+
+
+def titles_text(found: dict[str, Any]) -> str:
+    """Where the titles of things come from, and how far the reviews agree on them.
+
+    >>> titles_text({"column": "name", "taken": True, "items": 2, "reviews": 3})
+    'from the column name of the reviews; 3 reviews of 2 items say another title than the first, which counts'
+    """
+    others = f"{found['reviews']:,} reviews of {found['items']:,} items say another title than the first"
+    if not found["taken"]:
+        return (
+            f"none; the column {found['column']} does not name the items, because {others}. "
+            f"If it does, say so with --column title={found['column']}"
+        )
+    return f"from the column {found['column']} of the reviews" + (f"; {others}, which counts" * bool(found["reviews"]))
 
 
 def evaluation_text(found: dict[str, Any]) -> str:

@@ -50,7 +50,8 @@ def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> Ope
         table = table.select(columns)
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    return OpenSource(name, format, scale, _table_records(_polars_rows(table, name), list(chosen), check))
+    records = _table_records(_polars_rows(table, name), list(chosen), check)
+    return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen))
 
 
 def _polars_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
@@ -73,7 +74,8 @@ def read_pandas(frame: Any, asked: SourceRequest) -> OpenSource:
         columns.append(values.where(values.notna(), None).tolist())
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    return OpenSource(name, "frame", scale, _table_records(zip(*columns, strict=True), list(chosen), check))
+    records = _table_records(zip(*columns, strict=True), list(chosen), check)
+    return OpenSource(name, "frame", scale, records, title_column=asked.title_column(chosen))
 
 
 def _table_records(rows: Iterable[Sequence[Any]], roles: Sequence[str], check: Check) -> Iterator[Record]:
