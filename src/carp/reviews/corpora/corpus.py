@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
 from carp.reviews.corpora.cleaning import CorpusRules, Origin, facts_of, kept_records, refuse_single, sources_of
+from carp.reviews.corpora.described_items import describe_items
 from carp.reviews.corpora.item_texts import PREFIX, ItemNames, ItemTexts, no_names
 from carp.reviews.corpora.provenance import check_made_with, differences, made_with
 from carp.reviews.corpora.records import RecordColumns, columns_of_reviews
@@ -31,6 +32,7 @@ from carp.storage import check_folder, disk_errors, new_folder, read_json, write
 
 if TYPE_CHECKING:
     from carp.reviews.rating_scale import RatingScale
+    from carp.reviews.sources.item_files import Items
     from carp.reviews.sources.ledger import Ledger, Reviews
 
 LAYOUT = 2  # raised when an older carp can no longer read the folder
@@ -259,7 +261,12 @@ def _heading(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def build_corpus(
-    reviews: Reviews, *, min_reviews: int = 5, levels: int = 5, progress: OnProgress | None = None
+    reviews: Reviews,
+    *,
+    min_reviews: int = 5,
+    levels: int = 5,
+    items: Items | None = None,
+    progress: OnProgress | None = None,
 ) -> Corpus:
     """Clean reviews and number them.
 
@@ -269,6 +276,7 @@ def build_corpus(
         reviews: What `read_reviews` gives.
         min_reviews: How many reviews every user and every item must have.
         levels: The highest rating on the models' scale, which starts at 1.
+        items: What `read_items` gives: titles, categories, descriptions and pictures of the items.
         progress: Called with how many texts have been cut into words, and how many there are.
 
     Returns:
@@ -280,7 +288,8 @@ def build_corpus(
     rules = CorpusRules(min_reviews, levels)
     records = columns_of_reviews(reviews, sources_of(reviews))
     cleaned = clean(reviews, records, chunks_in_memory(reviews.texts), WordColumns(), rules, progress=progress)
-    return assemble(reviews, reviews.scale, records, cleaned, rules)
+    corpus = assemble(reviews, reviews.scale, records, cleaned, rules)
+    return corpus if items is None else describe_items(corpus, items)
 
 
 class Cleaned(NamedTuple):

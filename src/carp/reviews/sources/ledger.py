@@ -140,7 +140,7 @@ class Ledger:
         write_bytes(Path(path), b"\n".join(rows) + b"\n")
 
 
-def _identifier(value: Any, role: str) -> str:
+def identifier(value: Any, role: str) -> str:
     if type(value) is not str:
         value = _name_of(value, role)
     if not value or value.isspace():
@@ -168,7 +168,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _unicode(value: str, role: str) -> str:
-    if not (value.isascii() or _is_unicode(value)):
+    if not (value.isascii() or is_unicode(value)):
         raise Unusable(f"{role} is not valid Unicode")
     return value
 
@@ -229,12 +229,12 @@ def title_of(value: Any) -> str | None:
         except Unusable:
             return None
     line = " ".join(unescape(value).split())
-    if not line or len(line) > MAX_TITLE or not (line.isascii() or _is_unicode(line)):
+    if not line or len(line) > MAX_TITLE or not (line.isascii() or is_unicode(line)):
         return None
     return line
 
 
-def _is_unicode(value: str) -> bool:
+def is_unicode(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -309,7 +309,7 @@ class Check:
         self, line: int, user: Any, item: Any, rating: Any, text: Any, time: Any, split: Any, title: Any = None
     ) -> Review | Rejection:
         try:
-            who, what = _identifier(user, "user"), _identifier(item, "item")
+            who, what = identifier(user, "user"), identifier(item, "item")
             number = rating if type(rating) is float and math.isfinite(rating) else number_of(rating)
             if not self.low <= number <= self.high:
                 raise Unusable(f"rating lies outside {self.low:g} to {self.high:g}")

@@ -57,9 +57,9 @@ def _plain_name(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def guess_column(role: str, names: Sequence[str]) -> str | None:
+def guess_column(role: str, names: Sequence[str], usual_names: Mapping[str, str] = USUAL_NAMES) -> str | None:
     plain = {_plain_name(name): name for name in reversed(names)}
-    return next((plain[usual] for usual in USUAL_NAMES[role].split() if usual in plain), None)
+    return next((plain[usual] for usual in usual_names[role].split() if usual in plain), None)
 
 
 def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, where: str) -> dict[str, str]:
@@ -190,7 +190,7 @@ def _recognise_object(keys: Iterable[str]) -> str:
     return "jsonl"
 
 
-def split_header(line: bytes) -> tuple[str, list[str]]:
+def split_header(line: bytes, usual_names: Mapping[str, str] = USUAL_NAMES) -> tuple[str, list[str]]:
     """The delimiter that gives the most meaningful header, and the names in that header."""
     text = line.decode("utf-8", "replace")[:20_000]
     best: tuple[tuple[int, int], str, list[str]] = ((-1, -1), ",", [])
@@ -199,7 +199,7 @@ def split_header(line: bytes) -> tuple[str, list[str]]:
             fields = [field.strip() for field in next(csv.reader([text], delimiter=delimiter), [])]
         except csv.Error:
             continue
-        merit = sum(guess_column(role, fields) is not None for role in ROLES), len(fields)
+        merit = sum(guess_column(role, fields, usual_names) is not None for role in usual_names), len(fields)
         if merit > best[0]:
             best = (merit, delimiter, fields)
     return best[1], best[2]
