@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from carp.reviews.corpora.corpus import Corpus, build_corpus
     from carp.reviews.shop.made_up_shop import make_shop
     from carp.reviews.sources.formats import read_reviews
+    from carp.reviews.sources.item_files import read_items
 
 __version__ = "0.2.0"
 
@@ -40,6 +41,7 @@ _PLACES = {
     "build_corpus": "carp.reviews.corpora.corpus",
     "load": "carp.recommender",
     "make_shop": "carp.reviews.shop.made_up_shop",
+    "read_items": "carp.reviews.sources.item_files",
     "read_reviews": "carp.reviews.sources.formats",
 }
 
@@ -66,5 +68,6 @@ __all__ = [
     "build_corpus",
     "load",
     "make_shop",
+    "read_items",
     "read_reviews",
 ]

@@ -252,6 +252,7 @@ class Recommender:
         part = hashlib.sha256(np.asarray(fitted.part).tobytes()).hexdigest()
         whole = [self.name, asdict(self.config), training, asdict(self.text), asdict(self.fit_settings), self.seed]
         whole += [fitted.facts["fingerprint"], part, self.device.type]
+        whole += [] if fitted.item_texts is None else [fitted.item_texts.fingerprint]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
     def _take(self, fitted: FittedModel) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from carp.errors import DamagedError, UsageError
 from carp.reviews.corpora.corpus import Corpus
+from carp.reviews.corpora.item_texts import PREFIX, ItemTexts
 from carp.reviews.corpora.string_column import StringColumn
 from carp.storage import write_bytes
 
@@ -30,10 +31,12 @@ class CorpusSource:
 
 
 def save_slim(corpus: Corpus, file: Path) -> None:
-    """A copy without texts, names and characters: all that training and testing need."""
+    """A copy without texts, ids and characters: all that training and testing need."""
     columns = {name: np.asarray(getattr(corpus, name)) for name in COLUMNS}
     if corpus.split is not None:
         columns["split"] = np.asarray(corpus.split)
+    if corpus.item_texts is not None:
+        columns |= corpus.item_texts.without_texts().columns()
     about = {"fingerprint": corpus.fingerprint, "facts": corpus.facts, "sizes": [len(corpus.users), len(corpus.items)]}
     written = io.BytesIO()
     np.savez_compressed(
@@ -64,6 +67,7 @@ def _load_slim(path: Path) -> Corpus:
             about = json.loads(z["about"].tobytes())
             users, items = (_nameless(int(size)) for size in about["sizes"])
             columns = {name: z[name] for name in COLUMNS}
+            texts = {name: z[name] for name in z.files if name.startswith(PREFIX)}
             count, none = len(columns["user"]), np.zeros(0, np.int64)
             corpus = Corpus(
                 users=users,
@@ -75,6 +79,7 @@ def _load_slim(path: Path) -> Corpus:
                 token_starts=none.astype(np.int32),
                 token_lengths=none.astype(np.uint8),
                 facts=about["facts"],
+                item_texts=ItemTexts.from_columns(texts) if texts else None,
                 **columns,
             )
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:

@@ -10,6 +10,7 @@ import typer
 from carp.cli.messages import progress_bars, say, show_json
 from carp.cli.options import AsJson, Out, Overwrite, key_values
 from carp.cli.output_files import check_new_folder
+from carp.errors import UsageError
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.preparation import Prepared
@@ -33,8 +34,21 @@ def prepare(
     ] = False,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text, time or split."),
+        typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text, time, split or title."),
     ] = None,
+    items: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Titles, categories, descriptions and pictures of the items. Repeatable."),
+    ] = None,
+    item_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROLE=NAME", help="Name the column of --items for item, title, category, description or picture."
+        ),
+    ] = None,
+    no_titles: Annotated[
+        bool, typer.Option("--no-titles", help="Do not take names of items in the reviews as their titles.")
+    ] = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -43,14 +57,19 @@ def prepare(
     from carp.reviews.sources.request import SourceRequest
 
     columns = key_values(column, "--column")
+    item_columns = key_values(item_column, "--item-column")
+    if item_columns and not items:
+        raise UsageError("there is no file about items", where="--item-column", fix="give it with --items FILE")
     check_new_folder(out, "corpus", overwrite)
-    asked = SourceRequest(format, columns or None, rating_range, clip_ratings)
+    asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles)
     with progress_bars() as stage:
         prepared = prepare_corpus(
             files,
             out,
             asked,
             min_reviews=min_reviews,
+            items=items or (),
+            item_columns=item_columns or None,
             overwrite=overwrite,
             reading=stage("reading"),
             cutting=stage("cutting into words"),
@@ -62,10 +81,11 @@ def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:
     from carp.render.console_tables import command, corpus_text
     from carp.storage import folder_size
 
-    size, ledger = folder_size(out), prepared.ledger
+    size, ledger, items = folder_size(out), prepared.ledger, prepared.items
     if as_json:
         about = {"out": str(out), "bytes": size, "fingerprint": prepared.fingerprint}
-        show_json({**about, "statistics": prepared.statistics, "reasons": ledger.counts, **prepared.facts})
+        reasons = {"reasons": ledger.counts, **({"item_reasons": items.counts} if items else {})}
+        show_json({**about, "statistics": prepared.statistics, **reasons, **prepared.facts})
     else:
-        print(corpus_text(prepared.facts, prepared.statistics, ledger, out, size))
+        print(corpus_text(prepared.facts, prepared.statistics, ledger, out, size, items))
         say(f"Next: {command('train', out, options=['--out', 'model'])}")

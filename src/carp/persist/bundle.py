@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from carp.models import model_class
 from carp.models.base import RatingModel, make_config
 from carp.models.layers import TunedBiases
 from carp.persist.older_layouts import with_characters
+from carp.reviews.corpora.item_texts import ItemTexts
 from carp.reviews.corpora.provenance import FIRST_LAYOUT, check_made_with, differences, made_with
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.documents import Documents
@@ -36,6 +37,7 @@ FILES = (
     "model.json",
     "log.jsonl",
 )
+ITEM_TEXTS = "items.safetensors"  # only if the corpus has titles or other texts of its items
 FIX = "train the model again, or restore it from a copy"
 NEEDED_FACTS = frozenset({"seed", "split_seed", "fit", "text", "training", "degree_scale"})
 STRINGS = ("users", "items", "texts")
@@ -58,6 +60,8 @@ def write_bundle(
         save_arrays(partial / "baseline.safetensors", _state(baseline))
         save_arrays(partial / "records.safetensors", _records(fitted))
         save_arrays(partial / "documents.safetensors", _documents(fitted))
+        if fitted.item_texts is not None:
+            save_arrays(partial / ITEM_TEXTS, fitted.item_texts.columns())
         write_json(partial / "tokeniser.json", fitted.vocabulary.to_json())
         write_json(
             partial / "model.json",
@@ -87,6 +91,8 @@ def read_bundle(folder: Path) -> tuple[str, RatingModel, TunedBiases, FittedCorp
         if missing := NEEDED_FACTS - set(facts):
             raise KeyError(", ".join(sorted(missing)))
         fitted = _fitted_corpus(folder, facts, layout)
+        if ITEM_TEXTS in listed:
+            fitted = replace(fitted, item_texts=_item_texts(folder / ITEM_TEXTS, len(fitted.items)))
         name = str(facts["model"])
         kind = model_class(name)
         model = kind(make_config(kind, facts["config"]), fitted.sizes)
@@ -123,6 +129,13 @@ def _records(fitted: FittedCorpus) -> dict[str, NDArray[Any]]:
 def _documents(fitted: FittedCorpus) -> dict[str, NDArray[Any]]:
     sides = {"user": fitted.user_documents, "item": fitted.item_documents}
     return {f"{side}.{name}": array for side, docs in sides.items() for name, array in docs.arrays().items()}
+
+
+def _item_texts(path: Path, items: int) -> ItemTexts:
+    texts = ItemTexts.from_columns(load_arrays(path))
+    if fault := texts.fault(items):
+        raise ValueError(fault)
+    return texts
 
 
 def _fitted_corpus(folder: Path, facts: dict[str, Any], layout: int) -> FittedCorpus:

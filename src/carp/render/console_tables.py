@@ -81,7 +81,14 @@ def command(name: str, *words: str | Path, options: Sequence[str | Path] = ()) -
     return shlex.join([*program, name, *([*given, "--", *plain] if dashed else [*plain, *given])])
 
 
-def corpus_text(facts: dict[str, Any], statistics: dict[str, float], ledger: Ledger, folder: Path, size: int) -> str:
+def corpus_text(
+    facts: dict[str, Any],
+    statistics: dict[str, float],
+    ledger: Ledger,
+    folder: Path,
+    size: int,
+    items: Ledger | None = None,
+) -> str:
     """What was read, rejected and dropped, how ratings were mapped, and the paper's table of what is left."""
     from carp.reviews.corpora.dataset_statistics import statistics_table
     from carp.storage import readable_size
@@ -91,10 +98,46 @@ def corpus_text(facts: dict[str, Any], statistics: dict[str, float], ledger: Led
         f"{dropped['duplicates']:,} repeated, {dropped['k_core']:,} of users or items with fewer than "
         f"{facts['min_reviews']} reviews, {dropped['wordless']:,} without a word"
     )
-    rules = facts_table([("format", facts["format"]), ("rating rule", facts["scale"]), ("dropped", lost)])
-    rejects = f"; rejected records are listed in {folder / 'rejects.jsonl'}" if ledger.rejected else ""
+    known = [("format", facts["format"]), ("rating rule", facts["scale"]), ("dropped", lost)]
+    rules = facts_table([*known, *([("titles", titles_text(facts["titles"]))] if "titles" in facts else [])])
+    listed = [str(folder / "rejects.jsonl")] if ledger.rejected else []
+    listed += [str(folder / "rejects-items.jsonl")] if items and items.rejected else []
+    rejects = f"; rejected records are listed in {' and '.join(listed)}" if listed else ""
     end = f"The corpus is in {folder}, {readable_size(size)}{rejects}."
-    return "\n\n".join([ledger.summary(), rules, statistics_table(statistics), end])
+    about_items = [items_text(facts["items"], items, int(statistics["items"]))] if items else []
+    return "\n\n".join([ledger.summary(), rules, *about_items, statistics_table(statistics), end])
+
+
+def items_text(found: dict[str, Any], ledger: Ledger, items: int) -> str:
+    """What was read about the items, and for how many of them there is what."""
+    columns = ", ".join(f"{role} is {name}" if role != name else role for role, name in found["columns"].items())
+    known = ", ".join(f"{found[name]:,} {name}" for name in ("titles", "categories", "descriptions", "pictures"))
+    facts = [
+        ("columns", columns),
+        ("described", f"{found['described']:,} of {items:,} items; {known}"),
+        ("not used", f"{found['without_reviews']:,} without reviews, {found['repeated']:,} repeated"),
+    ]
+    facts += [("left out", f"{count:,} × {reason}") for reason, count in found["left_out"].items()]
+    if found["same_title"]:
+        facts.append(
+            ("same title", f"{found['same_title']:,} items share theirs with another; their ids tell them apart")
+        )
+    return f"items: {ledger.summary()}\n{facts_table(facts)}"
+
+
+def titles_text(found: dict[str, Any]) -> str:
+    """Where the titles of things come from, and how far the reviews agree on them.
+
+    >>> titles_text({"column": "name", "taken": True, "items": 2, "reviews": 3})
+    'from the column name of the reviews; 3 reviews of 2 items say another title than the first, which counts'
+    """
+    others = f"{found['reviews']:,} reviews of {found['items']:,} items say another title than the first"
+    if not found["taken"]:
+        return (
+            f"none; the column {found['column']} does not name the items, because {others}. "
+            f"If it does, say so with --column title={found['column']}"
+        )
+    return f"from the column {found['column']} of the reviews" + (f"; {others}, which counts" * bool(found["reviews"]))
 
 
 def evaluation_text(found: dict[str, Any]) -> str:

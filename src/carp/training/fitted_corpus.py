@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from carp.models.batch import Pairs, Sizes, TargetReviews, TrainingData
 from carp.reviews.corpora.corpus import Corpus
+from carp.reviews.corpora.item_texts import ItemNames, ItemTexts, no_names
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.corpora.vocabulary_choice import build_vocabulary
 from carp.reviews.documents import Documents, make_documents, training_words
@@ -42,6 +43,7 @@ class FittedCorpus:
     scale: RatingScale
     facts: dict[str, Any]
     reviews: Documents | None = None  # training reviews one by one; only while fitting
+    item_texts: ItemTexts | None = None  # titles and more, if anything but reviews is known of the items
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -50,6 +52,15 @@ class FittedCorpus:
     @cached_property
     def record_of_pair(self) -> dict[tuple[int, int], int]:
         return {(int(u), int(i)): r for r, (u, i) in enumerate(zip(self.user, self.item, strict=True))}
+
+    @cached_property
+    def item_names(self) -> ItemNames:
+        """The words of each item's title and categories; no words where unknown."""
+        return no_names(len(self.items)) if self.item_texts is None else self.item_texts.names
+
+    def title(self, item: int) -> str | None:
+        """What an item is called, if that is known."""
+        return None if self.item_texts is None else self.item_texts.titles[item] or None
 
     @cached_property
     def item_means(self) -> NDArray[np.float64]:
@@ -164,4 +175,5 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCo
         scale=RatingScale(low, high, clip=False, origin="the corpus"),
         reviews=make_documents(*seen, place_in_training, len(train), max_words=cap),
         facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
+        item_texts=corpus.item_texts,
     )

@@ -12,7 +12,7 @@ from carp.errors import InputError
 if TYPE_CHECKING:
     from carp.reviews.corpora.records import RecordColumns
     from carp.reviews.rating_scale import RatingScale
-    from carp.reviews.sources.ledger import Ledger
+    from carp.reviews.sources.ledger import Ledger, TitleColumn
 
 FORMAT = 1
 
@@ -26,6 +26,8 @@ class Origin(Protocol):
     def format(self) -> str: ...
     @property
     def ledger(self) -> Ledger: ...
+    @property
+    def title_column(self) -> TitleColumn | None: ...
 
 
 class CorpusRules(NamedTuple):

@@ -18,19 +18,25 @@ from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
 from carp.reviews.corpora.cleaning import CorpusRules, Origin, facts_of, kept_records, refuse_single, sources_of
+from carp.reviews.corpora.described_items import describe_items
+from carp.reviews.corpora.item_texts import PREFIX, ItemNames, ItemTexts, no_names
 from carp.reviews.corpora.provenance import check_made_with, differences, made_with
 from carp.reviews.corpora.records import RecordColumns, columns_of_reviews
+from carp.reviews.corpora.review_titles import titles_in_reviews
 from carp.reviews.corpora.string_column import StringColumn, pieces
 from carp.reviews.corpora.text_chunks import TextChunk, chunks_in_memory
 from carp.reviews.corpora.word_columns import CutEach, WordColumns
+from carp.reviews.sources.item_records import ItemText
 from carp.reviews.split_parts import OnProgress
 from carp.storage import check_folder, disk_errors, new_folder, read_json, write_json
 
 if TYPE_CHECKING:
     from carp.reviews.rating_scale import RatingScale
+    from carp.reviews.sources.item_files import Items
     from carp.reviews.sources.ledger import Ledger, Reviews
 
-LAYOUT = 1  # raised when an older carp can no longer read the folder
+LAYOUT = 2  # raised when an older carp can no longer read the folder
+LAYOUT_WITHOUT_ITEM_TEXTS = 1  # which older versions read as well
 STRINGS = ("users", "items", "words", "texts")
 FIX = "prepare the corpus again, or restore it from a copy"
 Records = NDArray[np.integer[Any]]
@@ -54,6 +60,7 @@ class Corpus:
     token_starts: NDArray[np.int32]  # [T] characters from the beginning of the text
     token_lengths: NDArray[np.uint8]  # [T] characters
     facts: dict[str, Any]
+    item_texts: ItemTexts | None = None  # titles and more, if anything but reviews is known of the items
 
     def __len__(self) -> int:
         return len(self.user)
@@ -113,8 +120,13 @@ class Corpus:
         starts = np.asarray(self.token_starts)[tokens]
         return np.stack([starts, starts + np.asarray(self.token_lengths)[tokens]], axis=1)
 
+    @cached_property
+    def item_names(self) -> ItemNames:
+        """The words of each item's title and categories, numbered by a list of their own. No words where unknown."""
+        return no_names(len(self.items)) if self.item_texts is None else self.item_texts.names
+
     def columns(self) -> dict[str, NDArray[Any]]:
-        """All columns as plain arrays.
+        """All columns of the reviews as plain arrays.
 
         Returns:
             The arrays by the names of their files.
@@ -130,7 +142,10 @@ class Corpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A sha256 sum over all columns. It depends on the content alone, not on whether it is saved."""
+        """A sha256 sum over all columns of the reviews. It depends on the content alone, not on whether it is saved.
+
+        Texts of items have a fingerprint of their own: the same reviews stay comparable with and without them.
+        """
         total = hashlib.sha256()
         for name, array in self.columns().items():
             total.update(_heading(name, array.dtype, array.shape))
@@ -156,10 +171,12 @@ class Corpus:
             folder: A folder that exists.
             ledger: The ledger of rejected records, if there is one.
         """
-        for name, array in self.columns().items():
+        more = {} if self.item_texts is None else self.item_texts.columns()
+        for name, array in {**self.columns(), **more}.items():
             if not (folder / f"{name}.npy").exists():
                 _save_column(folder / f"{name}.npy", array)
-        about = {"fingerprint": self.fingerprint, "facts": self.facts, "made_with": made_with(LAYOUT, self.facts)}
+        layout = LAYOUT if more else LAYOUT_WITHOUT_ITEM_TEXTS
+        about = {"fingerprint": self.fingerprint, "facts": self.facts, "made_with": made_with(layout, self.facts)}
         write_json(folder / "corpus.json", about)
         if ledger is not None:
             ledger.save(folder / "rejects.jsonl")
@@ -205,11 +222,13 @@ class Corpus:
         columns: dict[str, Any] = {
             name: StringColumn(arrays.pop(name), arrays.pop(f"{name}_offsets")) for name in STRINGS
         }
-        return cls(**columns, **{"split": None, **arrays}, facts=facts)
+        texts = {name: arrays.pop(name) for name in list(arrays) if name.startswith(PREFIX)}
+        item_texts = ItemTexts.from_columns(texts) if texts else None
+        return cls(**columns, **{"split": None, **arrays}, facts=facts, item_texts=item_texts)
 
     @classmethod
     def _needed_files(cls) -> list[str]:
-        arrays = [field.name for field in fields(cls) if field.name not in ("split", "facts")]
+        arrays = [field.name for field in fields(cls) if field.name not in ("split", "facts", "item_texts")]
         return ["corpus.json", *(f"{name}.npy" for name in [*arrays, *(f"{name}_offsets" for name in STRINGS)])]
 
     def _fault(self) -> str | None:
@@ -227,7 +246,7 @@ class Corpus:
         for name, (offsets, end) in {**ends, "tokens": (self.token_offsets, tokens)}.items():
             if len(offsets) == 0 or int(offsets[0]) != 0 or int(offsets[-1]) != end:
                 return f"the offsets of {name} do not span its {end:,} entries"
-        return None
+        return None if self.item_texts is None else self.item_texts.fault(len(self.items))
 
 
 def _save_column(path: Path, array: NDArray[Any]) -> None:
@@ -242,7 +261,12 @@ def _heading(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def build_corpus(
-    reviews: Reviews, *, min_reviews: int = 5, levels: int = 5, progress: OnProgress | None = None
+    reviews: Reviews,
+    *,
+    min_reviews: int = 5,
+    levels: int = 5,
+    items: Items | None = None,
+    progress: OnProgress | None = None,
 ) -> Corpus:
     """Clean reviews and number them.
 
@@ -252,6 +276,7 @@ def build_corpus(
         reviews: What `read_reviews` gives.
         min_reviews: How many reviews every user and every item must have.
         levels: The highest rating on the models' scale, which starts at 1.
+        items: What `read_items` gives: titles, categories, descriptions and pictures of the items.
         progress: Called with how many texts have been cut into words, and how many there are.
 
     Returns:
@@ -263,7 +288,8 @@ def build_corpus(
     rules = CorpusRules(min_reviews, levels)
     records = columns_of_reviews(reviews, sources_of(reviews))
     cleaned = clean(reviews, records, chunks_in_memory(reviews.texts), WordColumns(), rules, progress=progress)
-    return assemble(reviews, reviews.scale, records, cleaned, rules)
+    corpus = assemble(reviews, reviews.scale, records, cleaned, rules)
+    return corpus if items is None else describe_items(corpus, items)
 
 
 class Cleaned(NamedTuple):
@@ -298,6 +324,7 @@ def assemble(
     kept, ratings = cleaned.kept, records.rating[cleaned.kept]
     user, item = records.user.only(kept), records.item.only(kept)
     refuse_single(origin, user.names, item.names)
+    titles = titles_in_reviews(origin, records, item.names)
     return Corpus(
         users=StringColumn.from_strings(user.names),
         items=StringColumn.from_strings(item.names),
@@ -306,6 +333,7 @@ def assemble(
         rating=scale.to_stars(ratings, rules.levels).astype(np.float32),
         time=records.time[kept],
         split=records.split[kept] if records.has_split else None,
-        facts=facts_of(origin, scale, ratings, cleaned.dropped, rules),
+        facts=facts_of(origin, scale, ratings, cleaned.dropped, rules) | titles.facts(),
+        item_texts=ItemTexts.of([ItemText(title) for title in titles.titles]) if any(titles.titles) else None,
         **cleaned.words.finish(),
     )

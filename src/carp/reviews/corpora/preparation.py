@@ -7,7 +7,7 @@ too; here the texts and the largest columns are kept on disk.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from carp.errors import CarpError, InputError
 from carp.reviews.corpora.cleaning import CorpusRules, sources_of
 from carp.reviews.corpora.corpus import Corpus, assemble, clean
 from carp.reviews.corpora.dataset_statistics import dataset_statistics
+from carp.reviews.corpora.described_items import describe_items
 from carp.reviews.corpora.record_reading import RecordReader
 from carp.reviews.corpora.vocabulary_choice import WordCounts
 from carp.reviews.corpora.word_columns import WordColumns
@@ -23,6 +24,7 @@ from carp.reviews.corpora.worker_pool import WorkerPool
 from carp.reviews.corpora.worker_processes import usable_cores
 from carp.reviews.sources.formats import open_sources
 from carp.reviews.sources.gathering import SourcesRead
+from carp.reviews.sources.item_files import gather_items, open_items
 from carp.reviews.sources.ledger import Ledger
 from carp.reviews.sources.recognition import PathLike
 from carp.reviews.sources.request import OpenSource, SourceRequest
@@ -40,6 +42,7 @@ class Prepared(NamedTuple):
     statistics: dict[str, float]
     ledger: Ledger
     fingerprint: str
+    items: Ledger | None = None  # of the records about items, if there were any
 
 
 def prepare_corpus(
@@ -49,20 +52,30 @@ def prepare_corpus(
     *,
     min_reviews: int = 5,
     levels: int = 5,
+    items: Sequence[PathLike] = (),
+    item_columns: Mapping[str, str] | None = None,
     overwrite: bool = False,
     workers: int | None = None,
     reading: OnProgress | None = None,
     cutting: OnProgress | None = None,
 ) -> Prepared:
-    """Read reviews, clean them and save them as a corpus. By default there are as many workers as cores."""
+    """Read reviews, clean them and save them as a corpus. By default there are as many workers as cores.
+
+    `items` are files about the items of the reviews, and `item_columns` says which of their columns is what.
+    """
     out, rules = Path(out), CorpusRules(min_reviews, levels)
     size = workers if workers is not None else workers_for(files)
+    about_items = open_items(list(items), item_columns)  # before hours of reading reviews, not after
     with _no_new_parents(out), new_folder(out, "corpus", overwrite=overwrite) as partial, disk_errors(out):
         sources = open_sources(list(files), asked, reading)
         corpus, counts, origin = _build(partial, sources, rules, size, cutting)
         statistics = _statistics(corpus, counts, sources_of(origin))
+        found = gather_items(about_items, corpus.items.index())
+        if about_items:
+            corpus = describe_items(corpus, found)
+            found.ledger.save(partial / "rejects-items.jsonl")
         corpus.write_files(partial, origin.ledger)
-    return Prepared(corpus.facts, statistics, origin.ledger, corpus.fingerprint)
+    return Prepared(corpus.facts, statistics, origin.ledger, corpus.fingerprint, found.ledger if about_items else None)
 
 
 def _build(

@@ -64,6 +64,7 @@ def _columns(reviews: Sequence[Review]) -> RecordColumns:
         np.fromiter((review.rating for review in reviews), np.float64, count),
         np.fromiter(times, np.int64, count),
         np.fromiter(parts, np.int8, count),
+        NameColumn.of(review.title or "" for review in reviews) if any(review.title for review in reviews) else None,
     )
 
 
@@ -109,7 +110,7 @@ class RecordReader:
         self.texts: list[TextsInFile] = []
         self._folder = folder
         self._count = 0
-        self._users, self._items = _Numbering(), _Numbering()
+        self._users, self._items, self._titles = _Numbering(), _Numbering(), _Numbering()
         self._ratings: list[NDArray[np.float64]] = []
         self._times: list[NDArray[np.int64]] = []
         self._splits: list[NDArray[np.int8]] = []
@@ -143,6 +144,7 @@ class RecordReader:
         columns = found.columns
         self._users.add(columns.user)
         self._items.add(columns.item)
+        self._titles.add(columns.title or NameColumn(np.zeros(len(columns.rating), np.int32), [""]))
         self._ratings.append(columns.rating)
         self._times.append(columns.time)
         self._splits.append(columns.split)
@@ -155,4 +157,6 @@ class RecordReader:
         if (split == NO_SPLIT).any() and (split != NO_SPLIT).any():
             raise mixed_splits()
         rating, time = _joined(self._ratings), _joined(self._times)
-        return RecordColumns(self._users.finish(), self._items.finish(), rating, time, split)
+        titles = self._titles.finish()
+        named = titles if any(titles.names) else None
+        return RecordColumns(self._users.finish(), self._items.finish(), rating, time, split, named)

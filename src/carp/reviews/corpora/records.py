@@ -50,6 +50,7 @@ class RecordColumns(NamedTuple):
     rating: NDArray[np.float64]  # [N] as in the source
     time: NDArray[np.int64]  # [N] seconds since 1970, NO_TIME where unknown
     split: NDArray[np.int8]  # [N] the part given by the data, or NO_SPLIT
+    title: NameColumn | None = None  # [N] of the thing, empty where the review does not say it
 
     @property
     def has_split(self) -> bool:
@@ -65,6 +66,7 @@ def columns_of_reviews(reviews: Reviews, where: str) -> RecordColumns:
         np.asarray(reviews.ratings, dtype=np.float64),
         np.fromiter(times, np.int64, len(reviews)),
         np.full(len(reviews), NO_SPLIT, np.int8) if reviews.splits is None else _split_parts(reviews.splits, where),
+        None if reviews.titles is None else NameColumn.of(title or "" for title in reviews.titles),
     )
 
 

@@ -17,7 +17,10 @@ BEER_KEYS = {
     b"review/overall": "rating",
     b"review/text": "text",
     b"review/time": "time",
+    b"beer/name": "title",
 }
+BEER_NAME = "beer/name"
+OLDER_ENCODING = "cp1252"
 
 
 def beer_scale(head: Sequence[bytes]) -> RatingScale:
@@ -41,11 +44,12 @@ def beer_records(lines: Iterator[Line], out_of: float, check: Check) -> Iterator
         except Unusable as fault:
             yield Rejection(check.file, start, str(fault))
             continue
-        yield check(start, fields.get("user"), fields.get("item"), rating, fields.get("text"), fields.get("time"), None)
+        who, what, text, time, title = map(fields.get, ("user", "item", "text", "time", "title"))
+        yield check(start, who, what, rating, text, time, None, title)
 
 
 def _beer_fields(block: Iterable[Line]) -> dict[str, str]:
-    """The fields that carp uses. Only these must be UTF-8: names of beers often have older encodings."""
+    """The fields that carp uses. All but the name of the beer must be UTF-8: names often have an older encoding."""
     parts: dict[str, list[bytes]] = {}
     current: list[bytes] | None = None
     for _, line in block:
@@ -62,11 +66,16 @@ def _beer_fields(block: Iterable[Line]) -> dict[str, str]:
             raise Unusable(f"{role} appears twice in the block")
         current = parts[role] = [match[2].strip()]
     parts.pop("", None)
+    title = _beer_name(b" ".join(parts.pop("title", [])))
     for lines in parts.values():
         for line in lines:
             if fault := line_fault(line):
                 raise Unusable(fault)
-    return {role: b"\n".join(lines).decode() for role, lines in parts.items()}
+    return {role: b"\n".join(lines).decode() for role, lines in parts.items()} | {"title": title}
+
+
+def _beer_name(name: bytes) -> str:
+    return "" if b"\0" in name else name.decode() if not line_fault(name) else name.decode(OLDER_ENCODING, "replace")
 
 
 def _beer_rating(value: str | None, out_of: float) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 from carp.errors import InputError, UsageError
 from carp.reviews.rating_scale import RatingScale
-from carp.reviews.sources.beer_blocks import BEER_KEYS, BEERADVOCATE, RATEBEER, beer_records, beer_scale
+from carp.reviews.sources.beer_blocks import BEER_KEYS, BEER_NAME, BEERADVOCATE, RATEBEER, beer_records, beer_scale
 from carp.reviews.sources.frames import BATCH_ROWS, read_pandas, read_parquet, read_polars
 from carp.reviews.sources.gathering import gather
 from carp.reviews.sources.json_lines import JsonLines
@@ -81,6 +81,7 @@ def read_reviews(
     rating_range: tuple[float, float] | None = None,
     clip_ratings: bool = False,
     max_bytes: int = MAX_BYTES,
+    titles: bool = True,
     progress: OnProgress | None = None,
 ) -> Reviews:
     """Read a file, several files, or a pandas or polars frame.
@@ -88,10 +89,12 @@ def read_reviews(
     Args:
         source: A path, several paths, or a frame.
         format: What the files are; `auto` recognises it by looking.
-        columns: Which column is the user, item, rating, text, time or split, where their names do not say.
+        columns: Which column is the user, item, rating, text, time, split, or the title of the item, where their
+            names do not say.
         rating_range: The lowest and the highest rating that can be given, where the files do not say.
         clip_ratings: Take ratings beyond the range as its ends instead of refusing them.
         max_bytes: The most bytes that one file may unpack to.
+        titles: Whether a column with names of the items, such as `name`, is taken as their titles.
         progress: Called with how much has been read, and with how much there is.
 
     Returns:
@@ -102,7 +105,7 @@ def read_reviews(
     >>> read_reviews(frame)
     <Reviews: 1 reviews by 1 users of 1 items, frame, ratings 1 to 5>
     """
-    asked = SourceRequest(format, columns, rating_range, clip_ratings, max_bytes)
+    asked = SourceRequest(format, columns, rating_range, clip_ratings, max_bytes, titles)
     return gather(open_sources(source, asked, progress))
 
 
@@ -151,7 +154,7 @@ def _open(path: PathLike, asked: SourceRequest, progress: OnProgress | None = No
         return _csv(lines, head, str(place), asked)
     scale = asked.scale(beer_scale(head))
     records = beer_records(lines, beer_scale(head).high, asked.check(str(place), scale))
-    return OpenSource(str(place), format, scale, records)
+    return OpenSource(str(place), format, scale, records, title_column=asked.title_column({"title": BEER_NAME}))
 
 
 def _json(
@@ -165,7 +168,7 @@ def _json(
     decoder = JsonLines.of(fields, asked.check(str(place), scale, splits="split" in fields))
     records = decoder.records(read_lines(place, max_bytes=asked.max_bytes, progress=progress))
     stretches = read_stretches(place, max_bytes=asked.max_bytes, progress=progress)
-    return OpenSource(str(place), format, scale, records, stretches, decoder)
+    return OpenSource(str(place), format, scale, records, stretches, decoder, asked.title_column(fields))
 
 
 def _csv(lines: Iterator[Line], head: Sequence[bytes], name: str, asked: SourceRequest) -> OpenSource:
@@ -178,7 +181,8 @@ def _csv(lines: Iterator[Line], head: Sequence[bytes], name: str, asked: SourceR
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
     order = [names.index(chosen[role]) if role in chosen else len(names) for role in ROLES]
-    return OpenSource(name, "csv", scale, _csv_records(rows, len(names), order, check))
+    records = _csv_records(rows, len(names), order, check)
+    return OpenSource(name, "csv", scale, records, title_column=asked.title_column(chosen))
 
 
 def _csv_records(rows: Iterator[CsvRow], width: int, order: Sequence[int], check: Check) -> Iterator[Record]:

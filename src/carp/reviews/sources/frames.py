@@ -16,7 +16,8 @@ BATCH_ROWS = 50_000
 
 
 @contextmanager
-def _table_errors(name: str) -> Iterator[None]:
+def table_errors(name: str) -> Iterator[None]:
+    """Turn what stops the reading of a table into an InputError."""
     import polars
 
     try:
@@ -31,14 +32,14 @@ def _table_errors(name: str) -> Iterator[None]:
 def read_parquet(place: Path, asked: SourceRequest) -> OpenSource:
     import polars
 
-    with _table_errors(str(place)):
+    with table_errors(str(place)):
         return read_polars(polars.scan_parquet(place), str(place), "parquet", asked)
 
 
 def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> OpenSource:
     import polars
 
-    with _table_errors(name):
+    with table_errors(name):
         schema = table.collect_schema()
         chosen = resolve_columns(schema.names(), asked.columns, name)
         columns = []
@@ -50,11 +51,13 @@ def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> Ope
         table = table.select(columns)
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    return OpenSource(name, format, scale, _table_records(_polars_rows(table, name), list(chosen), check))
+    records = _table_records(polars_rows(table, name), list(chosen), check)
+    return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen))
 
 
-def _polars_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
-    with _table_errors(name):
+def polars_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
+    """The rows of a lazy polars table, in order and in little memory."""
+    with table_errors(name):
         if hasattr(table, "collect_batches"):
             batches = table.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
         else:
@@ -67,13 +70,18 @@ def read_pandas(frame: Any, asked: SourceRequest) -> OpenSource:
     name = "pandas frame"
     names = [str(column) for column in frame.columns]
     chosen = resolve_columns(names, asked.columns, name)
-    columns = []
-    for column in chosen.values():
-        values = frame.iloc[:, names.index(column)].astype(object)
-        columns.append(values.where(values.notna(), None).tolist())
+    columns = [pandas_column(frame, names.index(column)) for column in chosen.values()]
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    return OpenSource(name, "frame", scale, _table_records(zip(*columns, strict=True), list(chosen), check))
+    records = _table_records(zip(*columns, strict=True), list(chosen), check)
+    return OpenSource(name, "frame", scale, records, title_column=asked.title_column(chosen))
+
+
+def pandas_column(frame: Any, place: int) -> list[Any]:
+    """The values of a column of a pandas frame, None where they are missing."""
+    values = frame.iloc[:, place].astype(object)
+    values = values.where(values.notna(), None)
+    return list(values.tolist())
 
 
 def _table_records(rows: Iterable[Sequence[Any]], roles: Sequence[str], check: Check) -> Iterator[Record]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from carp.errors import InputError
 from carp.reviews.rating_scale import RatingScale
-from carp.reviews.sources.ledger import Ledger, Review, Reviews
+from carp.reviews.sources.ledger import Ledger, Review, Reviews, TitleColumn
 from carp.reviews.sources.request import OpenSource
 
 
@@ -28,6 +28,14 @@ class SourcesRead:
     @property
     def format(self) -> str:
         return "+".join(dict.fromkeys(source.format for source in self._sources))
+
+    @property
+    def title_column(self) -> TitleColumn | None:
+        """The column that names the things; of several sources with different ones, all of them."""
+        found = [source.title_column for source in self._sources if source.title_column]
+        if not found:
+            return None
+        return TitleColumn(", ".join(dict.fromkeys(one.name for one in found)), all(one.guessed for one in found))
 
     def add(self, source: OpenSource, ledger: Ledger, ratings: NDArray[np.float64]) -> None:
         """Add a source that has been read. Of its `ratings`, the lowest and the highest are enough."""
@@ -90,7 +98,15 @@ def gather(sources: Iterable[OpenSource]) -> Reviews:
         format=read.format,
         scale=read.scale(),
         sources=read.sources,
+        titles=_titles(reviews),
+        title_column=read.title_column,
     )
+
+
+def _titles(reviews: list[Review]) -> list[str | None] | None:
+    same: dict[str, str] = {}
+    found = [None if review.title is None else same.setdefault(review.title, review.title) for review in reviews]
+    return found if same else None
 
 
 def _nothing_usable(source: OpenSource, ledger: Ledger) -> InputError:

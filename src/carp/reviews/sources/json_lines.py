@@ -39,7 +39,9 @@ class JsonLines:
                     yield Rejection(check.file, number, _fault(line, error))
                     continue
                 item = record.variant if record.item is None else record.item
-                yield check(number, record.user, item, record.rating, record.text, record.time, record.split)
+                yield check(
+                    number, record.user, item, record.rating, record.text, record.time, record.split, record.title
+                )
 
 
 @lru_cache(maxsize=16)

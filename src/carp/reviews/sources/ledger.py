@@ -15,7 +15,7 @@ from functools import lru_cache
 from html.entities import html5
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from carp.storage import write_bytes
 KEPT_REJECTIONS = 100_000
 MAX_TEXT = 200_000
 MAX_ID = 1_000
+MAX_TITLE = 1_000
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 _DATE_FORMATS = ("%B %d, %Y", "%b %d, %Y", "%m %d, %Y", "%m/%d/%Y")
 
@@ -45,6 +46,7 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     text: str
     time: int | None = None  # seconds since 1970
     split: str | None = None  # train, valid or test, if the data has a split of its own
+    title: str | None = None  # of the thing, if the review says it
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +58,13 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
 
 
 Record = Review | Rejection
+
+
+class TitleColumn(NamedTuple):
+    """The column of the reviews that names the thing."""
+
+    name: str
+    guessed: bool  # by its name, and not asked for
 
 
 @dataclass(slots=True)
@@ -131,7 +140,7 @@ class Ledger:
         write_bytes(Path(path), b"\n".join(rows) + b"\n")
 
 
-def _identifier(value: Any, role: str) -> str:
+def identifier(value: Any, role: str) -> str:
     if type(value) is not str:
         value = _name_of(value, role)
     if not value or value.isspace():
@@ -159,11 +168,8 @@ def _is_missing(value: Any) -> bool:
 
 
 def _unicode(value: str, role: str) -> str:
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Unusable(f"{role} is not valid Unicode") from None
+    if not (value.isascii() or is_unicode(value)):
+        raise Unusable(f"{role} is not valid Unicode")
     return value
 
 
@@ -207,6 +213,33 @@ def _character(entity: re.Match[str]) -> str:
     # Browsers also accept beginnings of names: they would read &notice; as ¬ice;.
     named = entity[0][1:]
     return html.unescape(entity[0]) if named[0] == "#" or named in html5 else entity[0]
+
+
+def title_of(value: Any) -> str | None:
+    """The title of a thing in one line, or None if this is none: titles are optional.
+
+    >>> title_of("  Black &amp;\\n Tan "), title_of(1984), title_of("  "), title_of(["Black"])
+    ('Black & Tan', '1984', None, None)
+    """
+    if value is None:
+        return None
+    if type(value) is not str:
+        try:
+            value = _name_of(value, "title")
+        except Unusable:
+            return None
+    line = " ".join(unescape(value).split())
+    if not line or len(line) > MAX_TITLE or not (line.isascii() or is_unicode(line)):
+        return None
+    return line
+
+
+def is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _part(value: Any) -> str:
@@ -261,24 +294,28 @@ def _seconds_of_text(value: str) -> int | None:
 class Check:
     """Turn the fields of one record into a Review or a Rejection."""
 
-    def __init__(self, file: str, scale: RatingScale | None, *, any_rating: bool, splits: bool) -> None:
+    def __init__(
+        self, file: str, scale: RatingScale | None, *, any_rating: bool, splits: bool, titles: bool = True
+    ) -> None:
         self.file = file
         self.splits = splits
+        self.titles = titles
         self.low, self.high = -math.inf, math.inf
         if scale is not None and not any_rating:
             # As in the paper, low beer scores count as the lowest. Scores above the highest do not exist.
             self.low, self.high = (0.0 if scale.clip else scale.low), scale.high
 
     def __call__(
-        self, line: int, user: Any, item: Any, rating: Any, text: Any, time: Any, split: Any
+        self, line: int, user: Any, item: Any, rating: Any, text: Any, time: Any, split: Any, title: Any = None
     ) -> Review | Rejection:
         try:
-            who, what = _identifier(user, "user"), _identifier(item, "item")
+            who, what = identifier(user, "user"), identifier(item, "item")
             number = rating if type(rating) is float and math.isfinite(rating) else number_of(rating)
             if not self.low <= number <= self.high:
                 raise Unusable(f"rating lies outside {self.low:g} to {self.high:g}")
             part = _part(split) if self.splits else None
-            return Review(who, what, number, _words(text), seconds(time), part)
+            named = title_of(title) if self.titles else None
+            return Review(who, what, number, _words(text), seconds(time), part, named)
         except Unusable as fault:
             return Rejection(self.file, line, str(fault))
 
@@ -297,6 +334,8 @@ class Reviews:
     format: str
     scale: RatingScale | None
     sources: list[str]
+    titles: list[str | None] | None = None  # of the thing of each review, if the reviews say it
+    title_column: TitleColumn | None = None
 
     def __len__(self) -> int:
         return len(self.users)

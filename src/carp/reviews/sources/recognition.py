@@ -16,7 +16,7 @@ from carp.reviews.sources.unpacking import check_file, first_bytes
 FORMATS = ("amazon", "amazon2023", "yelp", "beer", "jsonl", "csv", "parquet")
 
 REQUIRED = ("user", "item", "rating", "text")
-ROLES = (*REQUIRED, "time", "split")
+ROLES = (*REQUIRED, "time", "split", "title")
 USUAL_NAMES = {
     "user": "user userid reviewerid customer customerid reviewer author authorid username profilename",
     "item": "item itemid parentasin asin product productid business businessid sku beerid movieid hotelid",
@@ -24,6 +24,8 @@ USUAL_NAMES = {
     "text": "text review reviewtext comment reviewbody body content",
     "time": "time timestamp unixreviewtime date datetime reviewtime reviewdate",
     "split": "split",
+    # Of the thing. A column `title` is often the heading of the review, so it has to be asked for.
+    "title": "itemname itemtitle productname producttitle businessname beername hotelname movietitle booktitle name",
 }
 # Amazon's 2023 files name the product twice. All variants of a product share the parent_asin.
 JSON_NAMES: dict[str, dict[str, str]] = {
@@ -55,9 +57,9 @@ def _plain_name(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def guess_column(role: str, names: Sequence[str]) -> str | None:
+def guess_column(role: str, names: Sequence[str], usual_names: Mapping[str, str] = USUAL_NAMES) -> str | None:
     plain = {_plain_name(name): name for name in reversed(names)}
-    return next((plain[usual] for usual in USUAL_NAMES[role].split() if usual in plain), None)
+    return next((plain[usual] for usual in usual_names[role].split() if usual in plain), None)
 
 
 def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, where: str) -> dict[str, str]:
@@ -77,7 +79,7 @@ def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, whe
                 where=where,
                 fix=f"name one of them with --column {role}=NAME",
             )
-        name = asked or guess_column(role, free)
+        name = asked or guess_column(role, _once(free) if role == "title" else free)
         if name is not None:
             chosen[role] = name
     missing = [role for role in REQUIRED if role not in chosen]
@@ -91,6 +93,10 @@ def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, whe
     if twice:
         raise InputError(f"the column {twice[0]!r} appears twice", where=where, fix="rename one of them")
     return chosen
+
+
+def _once(names: Sequence[str]) -> list[str]:
+    return [name for name in names if names.count(name) == 1]
 
 
 def check_columns(columns: Mapping[str, str] | None, format: str) -> None:
@@ -184,7 +190,7 @@ def _recognise_object(keys: Iterable[str]) -> str:
     return "jsonl"
 
 
-def split_header(line: bytes) -> tuple[str, list[str]]:
+def split_header(line: bytes, usual_names: Mapping[str, str] = USUAL_NAMES) -> tuple[str, list[str]]:
     """The delimiter that gives the most meaningful header, and the names in that header."""
     text = line.decode("utf-8", "replace")[:20_000]
     best: tuple[tuple[int, int], str, list[str]] = ((-1, -1), ",", [])
@@ -193,7 +199,7 @@ def split_header(line: bytes) -> tuple[str, list[str]]:
             fields = [field.strip() for field in next(csv.reader([text], delimiter=delimiter), [])]
         except csv.Error:
             continue
-        merit = sum(guess_column(role, fields) is not None for role in ROLES), len(fields)
+        merit = sum(guess_column(role, fields, usual_names) is not None for role in usual_names), len(fields)
         if merit > best[0]:
             best = (merit, delimiter, fields)
     return best[1], best[2]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from carp.errors import UsageError, nearest
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.sources.json_lines import JsonLines
-from carp.reviews.sources.ledger import Check, Record
+from carp.reviews.sources.ledger import Check, Record, TitleColumn
 from carp.reviews.sources.line_reading import MAX_BYTES, Stretch
 from carp.reviews.sources.recognition import FORMATS, check_columns
 
@@ -24,6 +24,7 @@ class OpenSource(NamedTuple):
     # The same records in stretches of lines that can be decoded independently, if the format allows it.
     stretches: Iterator[Stretch] | None = None
     decoder: JsonLines | None = None
+    title_column: TitleColumn | None = None  # if reviews name their thing
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,17 @@ class SourceRequest:
     rating_range: tuple[float, float] | None = None
     clip_ratings: bool = False
     max_bytes: int = MAX_BYTES
+    titles: bool = True  # whether names of things in the reviews are taken as their titles
 
     def __post_init__(self) -> None:
         if self.format not in ("auto", *FORMATS):
             raise UsageError(f"there is no format {self.format!r}", fix=nearest(self.format, ("auto", *FORMATS)))
         check_columns(self.columns, self.format)
         self.scale(None)
+        if not self.titles and "title" in (self.columns or {}):
+            raise UsageError(
+                "a column is named for the title, and titles are not wanted", fix="leave out --no-titles or the column"
+            )
 
     def scale(self, known: RatingScale | None) -> RatingScale | None:
         if self.rating_range is not None:
@@ -51,4 +57,10 @@ class SourceRequest:
         return known
 
     def check(self, file: str, scale: RatingScale | None, *, splits: bool = False) -> Check:
-        return Check(file, scale, any_rating=self.clip_ratings, splits=splits)
+        return Check(file, scale, any_rating=self.clip_ratings, splits=splits, titles=self.titles)
+
+    def title_column(self, chosen: Mapping[str, str]) -> TitleColumn | None:
+        """The column with the names of things among the chosen ones, if there is one and titles are wanted."""
+        if not self.titles or "title" not in chosen:
+            return None
+        return TitleColumn(chosen["title"], guessed="title" not in (self.columns or {}))
