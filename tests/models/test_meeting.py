@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from carp.models.batch import Batch
+from carp.models.batch import Batch, NameWords
 from carp.models.calibration import NORMAL_90, RatingCurve, noise_by_owner, noise_without_own
 from carp.models.meeting import RARITIES, HeldOutFit, Meeting, MeetingConfig
 from carp.models.pair_covariance import START, TERMS
@@ -38,7 +38,31 @@ def sides(small_pairs, model, data, pairs, leave_out):
             (model.item_side, data.item_documents, pairs.items),
         )
     ]
-    return pairs, *found[0], *found[1]
+    if data.item_names is None:
+        return pairs, *found[0], *found[1]
+    return pairs, *found[0], *with_names(model, data, pairs.items, found[1][0])
+
+
+def with_names(model, data, items, x):
+    """Rows of things with the words of their names as further columns, and their directions."""
+    names, owners = data.item_names, len(data.item_names.offsets) - 1
+    rows = np.zeros((owners, names.known_words))
+    for item in range(owners):
+        rows[item, names.words[names.offsets[item] : names.offsets[item + 1]]] = 1
+    rows *= 1 + np.log((1 + owners) / (1 + rows.sum(0)))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    side, place = model.item_side, model.name_place.numpy()[items]
+    raw = x @ side.directions.numpy() + place
+    raw = raw - side.centre.numpy() * raw.any(1, keepdims=True)
+    z = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-12)
+    return np.concatenate([x, model.config.name_weight * rows[items]], 1), z
+
+
+def named(data):
+    """Things called by two words of seven, the last one by none."""
+    counts = np.array([2] * (data.sizes.items - 1) + [0])
+    words = np.random.default_rng(3).integers(0, 7, counts.sum())
+    return dataclasses.replace(data, item_names=NameWords(words, np.concatenate([[0], np.cumsum(counts)]), 7))
 
 
 def seen(model, data):
@@ -46,9 +70,10 @@ def seen(model, data):
     return model.way(data.train, texts, (model.user_side.centre, model.item_side.centre)).covariance
 
 
+@pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize("from_mean", [False, True])
-def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pairs, from_mean):
-    data = small_pairs.data()
+def test_products_of_the_covariance_are_those_of_the_matrix_written_out(small_pairs, from_mean, names):
+    data = named(small_pairs.data()) if names else small_pairs.data()
     model = fitted(data, from_mean=from_mean)
     covariance = seen(model, data)
     written = small_pairs.dense_terms(*[sides(small_pairs, model, data, data.train, True)] * 2)
@@ -95,9 +120,10 @@ def test_learned_strengths_are_likelier_than_the_ones_to_begin_with(small_pairs)
                 assert likelihood(other) < likelihood(learned) + 0.2
 
 
+@pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize("from_mean", [False, True])
-def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve(small_pairs, from_mean):
-    data = small_pairs.data(3)
+def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve(small_pairs, from_mean, names):
+    data = named(small_pairs.data(3)) if names else small_pairs.data(3)
     model = fitted(data, from_mean=from_mean)
     train, held = sides(small_pairs, model, data, data.train, True), sides(small_pairs, model, data, data.valid, False)
     target = data.train.ratings.astype(np.float64) - float(model.mean)
@@ -124,9 +150,10 @@ def test_two_fits_give_the_same_bits(small_pairs):
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.parametrize("names", [False, True])
 @pytest.mark.parametrize("from_mean", [False, True])
-def test_what_words_add_is_what_the_texts_add_in_all(small_pairs, from_mean):
-    data = small_pairs.data(6)
+def test_what_words_add_is_what_the_texts_add_in_all(small_pairs, from_mean, names):
+    data = named(small_pairs.data(6)) if names else small_pairs.data(6)
     model = fitted(data, from_mean=from_mean)
     batch = data.batch(data.valid, np.arange(len(data.valid)))
     prediction = model(batch)

@@ -72,7 +72,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class ItemNames:
+class NameWords:
     """What items are called: the words of item i are `words[offsets[i]:offsets[i + 1]]`, numbered from 0."""
 
     words: NDArray[np.int64]
@@ -91,7 +91,7 @@ class TrainingData:
     sizes: Sizes
     target_reviews: TargetReviews = "leave out"
     reviews: Documents | None = None  # each training pair's own review, in the order of `train`
-    item_names: ItemNames | None = None
+    item_names: NameWords | None = None
 
     def batch(
         self, pairs: Pairs, chosen: NDArray[np.int64], *, training: bool = False, needs: frozenset[str] = frozenset()

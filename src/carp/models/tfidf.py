@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carp.models.batch import ItemNames
+from carp.models.batch import NameWords
 from carp.models.segments import Segments
 from carp.reviews.documents import Documents
 
@@ -197,7 +197,7 @@ class Terms:
         return key // self.terms, key % self.terms, document_of_pair[key // self.terms], count
 
 
-def name_rows(names: ItemNames, device: torch.device) -> Entries:
+def name_rows(names: NameWords, device: torch.device) -> Entries:
     """The words of names, idf of each that occurs, at length 1 [items, words]."""
     items = len(names.offsets) - 1
     lengths = torch.from_numpy(np.diff(names.offsets)).to(device)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.models.batch import Pairs, Sizes, TargetReviews, TrainingData
+from carp.models.batch import NameWords, Pairs, Sizes, TargetReviews, TrainingData
 from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.corpora.item_texts import ItemNames, ItemTexts, no_names
 from carp.reviews.corpora.string_column import StringColumn
@@ -101,7 +101,14 @@ class FittedCorpus:
             self.sizes,
             target_reviews,
             self.reviews,
+            self._name_words(),
         )
+
+    def _name_words(self) -> NameWords | None:
+        names = self.item_names
+        if not len(names.tokens):
+            return None
+        return NameWords(names.tokens.astype(np.int64), np.asarray(names.offsets), len(names.words))
 
     def test_pairs(self) -> Pairs:
         return self.pairs(TEST)
