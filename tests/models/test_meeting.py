@@ -188,12 +188,10 @@ def test_how_texts_are_seen_is_chosen_by_held_out_training_pairs(small_pairs):
 
 
 def held_out_error(model, data):
-    """Of the first solution, on the tenths it did not know."""
+    """Of the first solution, on tenths it did not know."""
     target = torch.from_numpy(data.train.ratings).double() - model.mean
     fit = HeldOutFit(seen(model, data), target)
-    return float(
-        (fit.held_out(model.strengths[0], torch.ones_like(target), torch.zeros_like(target)) - target).square().mean()
-    )
+    return fit.error(model.strengths[0], torch.ones_like(target), torch.zeros_like(target))
 
 
 def test_somebody_unknown_is_judged_by_words_alone(small_pairs):

@@ -59,6 +59,7 @@ from carp.models.tfidf import (
 )
 
 FOLDS = 10
+FOLDS_TO_CHOOSE_BY = 4
 RARITIES = (1.0, 0.5)  # to choose from
 EMPTY = 1e-9  # the length of a text without words
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
@@ -251,30 +252,39 @@ class Meeting(SizedByData, RatingModel):
         few = len(target) < ENOUGH_TO_LEARN
         rounds, probes = (0 if few else self.config.rounds), self.config.probes
         equal = torch.ones_like(target)
-        best = None
-        for way in self._ways(data, pairs):
-            fit = HeldOutFit(way.covariance, target)
-            begin, some = (start, rounds) if best is None else (best[2], rounds // 2)
-            strengths, alike = fit.run(begin, equal, some, probes)
-            error = float((alike - target).square().mean())
-            if best is None or error < best[0]:
-                best = error, way, strengths, alike, fit
-        assert best is not None
-        _, way, first, alike, fit = best
+        way, fit, first, alpha = self._choose(data, pairs, target, start, rounds)
         covariance = way.covariance
         self._see(way)
+        alike = fit.held_out(first, equal, alpha)
         user, item = noise_by_owner(target - alike, covariance.by_user, covariance.by_item)
         solutions, held_out = [(first, equal)], [alike]
         if self.config.own_noise:
             noise = user[covariance.users] * item[covariance.items]
             begin = first.clone()
             begin[-1] /= float(noise.log().mean().exp())
-            second, differing = fit.run(begin, noise, rounds // 3, probes)
+            second, alpha = fit.learn(begin, noise, rounds // 3, probes)
             solutions.append((second, noise))
-            held_out.append(differing)
+            held_out.append(fit.held_out(second, noise, alpha))
         self._take([covariance.weights(fit.solution(s, n), s) for s, n in solutions], covariance.item_rows)
         self.strengths.copy_(torch.stack([solutions[0][0], solutions[-1][0]]))
         self._calibrate(covariance, ratings, torch.stack(held_out).mean(0) + ratings.mean(), user, item)
+
+    def _choose(
+        self, data: TrainingData, pairs: Pairs, target: Tensor, start: Tensor, rounds: int
+    ) -> tuple[WayOfSeeing, HeldOutFit, Tensor, Tensor]:
+        """The way of seeing texts that predicts held-out pairs best, with learned strengths and the solution α."""
+        equal, probes = torch.ones_like(target), self.config.probes
+        tried: list[tuple[float, WayOfSeeing, HeldOutFit, Tensor, Tensor]] = []
+        for way in self._ways(data, pairs):
+            fit = HeldOutFit(way.covariance, target)
+            # The strengths of one way are near those of another; a term that was left out gets another chance.
+            begin = torch.maximum(tried[0][3], start / 10) if tried else start
+            strengths, alpha = fit.learn(begin, equal, rounds // 4 if tried else rounds, probes)
+            tried.append((fit.error(strengths, equal, alpha), way, fit, strengths, alpha))
+        _, way, fit, strengths, alpha = best = min(tried, key=lambda one: one[0])
+        if best is not tried[0]:
+            strengths, alpha = fit.learn(strengths, equal, rounds // 2, probes)
+        return way, fit, strengths, alpha
 
     def _ways(self, data: TrainingData, pairs: Pairs) -> Iterator[WayOfSeeing]:
         """The ways to see texts that are tried."""
@@ -383,20 +393,27 @@ class HeldOutFit:
         fold = torch.from_numpy(np.random.default_rng(2).permutation(len(target)) % folds).to(target.device)
         self.given = (fold.unsqueeze(1) != torch.arange(folds, device=target.device)).to(target)  # [n, folds]
 
-    def run(self, start: Tensor, noise: Tensor, rounds: int, probes: int) -> tuple[Tensor, Tensor]:
-        """Learned strengths, and held-out predictions with them."""
-        strengths, alpha = self.covariance.learn_strengths(self.target, start, noise, rounds=rounds, probes=probes)
-        return strengths, self.held_out(strengths, noise, alpha)
+    def learn(self, start: Tensor, noise: Tensor, rounds: int, probes: int) -> tuple[Tensor, Tensor]:
+        """Strengths near the top of the marginal likelihood, and the solution α [n] near them."""
+        return self.covariance.learn_strengths(self.target, start, noise, rounds=rounds, probes=probes)
+
+    def error(self, strengths: Tensor, noise: Tensor, begin: Tensor) -> float:
+        """The mean squared error on some of the folds, by the pairs of all others."""
+        some = self.given[:, :FOLDS_TO_CHOOSE_BY]
+        found = self._predicted(some, strengths, noise, begin)
+        return float(((found - self.target.unsqueeze(1)).square() * (1 - some)).sum() / (1 - some).sum())
 
     def held_out(self, strengths: Tensor, noise: Tensor, begin: Tensor) -> Tensor:
         """What each rating is predicted to be by the pairs of the other folds [n]; solving begins with a guess of α."""
-        right = self.target.unsqueeze(1).expand_as(self.given)
-        begin = begin.unsqueeze(1).expand_as(self.given)
-        solved = self.covariance.solve(right, strengths, noise, begin, given=self.given, tolerance=1e-3)
+        return (self._predicted(self.given, strengths, noise, begin) * (1 - self.given)).sum(1)
+
+    def _predicted(self, given: Tensor, strengths: Tensor, noise: Tensor, begin: Tensor) -> Tensor:
+        """Every rating by the pairs that are given, column by column."""
+        right, begin = self.target.unsqueeze(1).expand_as(given), begin.unsqueeze(1).expand_as(given)
+        solved = self.covariance.solve(right, strengths, noise, begin, given=given, tolerance=1e-3)
         without_noise = strengths.clone()
         without_noise[-1] = 0
-        predicted = self.covariance.times(solved * self.given, without_noise, noise)
-        return (predicted * (1 - self.given)).sum(1)
+        return self.covariance.times(solved * given, without_noise, noise)
 
     def solution(self, strengths: Tensor, noise: Tensor) -> Tensor:
         return self.covariance.solve(self.target.unsqueeze(1), strengths, noise).squeeze(1)
