@@ -53,7 +53,7 @@ def parameters_of(command: Callable[..., Any]) -> list[Parameter]:
     """
     >>> from carp.cli.use_commands import recommend
     >>> [one.typed for one in parameters_of(recommend)]
-    ['MODEL', 'USER', '--all', '-n, --number N', '--out PATH', '--reviews FILE', '--overwrite', '--json']
+    ['MODEL', 'USER', '--all', '-n, --number N', '--out PATH', '--titles', '--reviews FILE', '--overwrite', '--json']
     """
     hints = typing.get_type_hints(command, include_extras=True)
     found = []

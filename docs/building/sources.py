@@ -26,7 +26,7 @@ def fields_of(kind: type) -> list[Field]:
 
     >>> from carp.answers import Recommendation
     >>> [field.name for field in fields_of(Recommendation)]
-    ['item', 'rating', 'item_mean']
+    ['item', 'rating', 'item_mean', 'title']
     """
     found: dict[str, Field] = {}
     for one in reversed([one for one in kind.__mro__ if dataclasses.is_dataclass(one)]):

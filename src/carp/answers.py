@@ -49,3 +49,4 @@ class Recommendation:
     item: str
     rating: float
     item_mean: float | None
+    title: str | None = None  # of the item, if it is known

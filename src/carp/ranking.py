@@ -62,7 +62,7 @@ def best_things(
     for item, rating in zip(items[order].tolist(), shown.tolist(), strict=True):
         mean = float(fitted.item_means[item])
         average = None if np.isnan(mean) else fitted.own_rating(mean)
-        found.append(Recommendation(fitted.items[item], fitted.own_rating(rating), average))
+        found.append(Recommendation(fitted.items[item], fitted.own_rating(rating), average, fitted.title(item)))
     return found
 
 

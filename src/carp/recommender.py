@@ -547,6 +547,18 @@ class Recommender:
             raise UnknownIdError(f"the model has never seen the {kind} {text!r}", fix=fix)
         return number
 
+    def title(self, item: Id) -> str | None:
+        """What an item is called.
+
+        Args:
+            item: An id, known or not.
+
+        Returns:
+            Its title; None if it has none, or if the training data does not have the item.
+        """
+        number = self.fitted_corpus.items.index().get(as_id(item, "item"), -1)
+        return self.fitted_corpus.title(number) if number >= 0 else None
+
     # ---- judging
 
     def evaluate(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ SIZE: dict[str, Any] = {"dimension": 16, "filters": 8, "latent_size": 8, "epochs
 # One person and one thing whose ids and words would be markup, if anybody let them.
 MARKUP_USER = '<img src=x onerror="document.body.dataset.hurt=1">'
 MARKUP_ITEM = "<b>bold</b>/../thing?a=b&c#d"
+MARKUP_TITLE = '<b onclick="document.body.dataset.hurt=1">Drum</b> & Bass'
 MARKUP_TEXT = '<script>document.body.dataset.hurt=1</script> & <i onclick="1">sound</i> \U0001f600 '
 
 
@@ -134,6 +135,24 @@ def plain_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
         run_grid(grid.cells(), folder / "results", device="cpu")
         Recommender("dattn", seed=0, **SIZE).fit(frame, progress=False).save(folder / "model")
     with served(folder / "model", "--results", str(folder / "results")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def titled_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service whose things have titles: all but thing-000, and that of thing-002 is full of markup."""
+    import polars as pl
+
+    from carp.recommender import Recommender
+
+    named = pl.concat_str([pl.lit("Title of "), pl.col("item")])
+    title = pl.when(pl.col("item") == "thing-002").then(pl.lit(MARKUP_TITLE)).otherwise(named)
+    untitled = pl.when(pl.col("item") == "thing-000").then(None).otherwise(title)
+    model = tmp_path_factory.mktemp("titled") / "model"
+    with one_thread():
+        titled = frame.with_columns(untitled.alias("name"))
+        Recommender("carp", seed=0, **SIZE, viewpoints=3, variant="calibrated").fit(titled, progress=False).save(model)
+    with served(model) as address:
         yield address
 
 

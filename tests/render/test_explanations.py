@@ -145,12 +145,13 @@ def heard_box() -> Explanation:
 
 def hostile(payload: str) -> Explanation:
     """The payload in every place that data can reach."""
-    sentence = Sentence(payload, (Mark(0, len(payload), "own"),), payload, payload, 1.0)
+    sentence = Sentence(payload, (Mark(0, len(payload), "own"),), payload, payload, 1.0, title="called " + payload)
     one = Side(1, (sentence,), ("another " + payload,))
     return replace(
         file_box(),
         user=payload,
         item=payload,
+        title="called " + payload,
         units=(LogicUnit(one, one, 0.1, 0.2, "negative"),),
         target=TargetReview(payload, 1.0, (Mark(0, len(payload), "positive"),)),
         notes=(payload,),
@@ -336,6 +337,22 @@ def test_text_keeps_ids_numbers_and_marks():
     assert "__a little disapointing for the price__(−)" in text
     assert text.count("*") == 4  # three listed units and the legend
     assert all(f"{value:.3f}" in text for row in file_box().coupling_negative for value in row)
+
+
+def test_a_title_stands_before_the_id_wherever_a_thing_is_named():
+    box = replace(file_box(), title="Smead MO File Box")
+    aspect = replace(box.units[0].aspect.sentences[0], title="Smead MO File Box")
+    unit = replace(box.units[0], aspect=replace(box.units[0].aspect, sentences=(aspect,)))
+    shown = replace(box, units=(unit,))
+    text = explanation_text(shown, width=100)
+    assert "thing         Smead MO File Box (B0017D0E5G)\n" in text
+    assert "about Smead MO File Box (B0017D0E5G)" in text
+    page = explanation_page(shown)
+    assert '<bdi>Smead MO File Box</bdi> <bdi class="id">B0017D0E5G</bdi>?' in page
+    assert "would rate Smead MO File Box (B0017D0E5G) 3.03</title>" in page
+    read = json.loads(explanation_json(shown))
+    assert (read["item"], read["title"]) == ("B0017D0E5G", "Smead MO File Box")
+    assert read["units"][0]["aspect"]["sentences"][0]["title"] == "Smead MO File Box"
 
 
 def test_text_says_which_way_each_reason_points():

@@ -16,6 +16,7 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by c
 Out = Annotated[Path, typer.Option("--out", help="Folder to write. It must not exist yet.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
+Titles = Annotated[bool, typer.Option("--titles", help="Add a column with the titles of the items to the CSV.")]
 Newcomer = Annotated[
     str | None,
     typer.Option(

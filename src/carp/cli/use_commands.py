@@ -12,7 +12,7 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say, show_json
-from carp.cli.options import AsJson, Model, Newcomer, Overwrite, newcomer_reviews
+from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, newcomer_reviews
 from carp.cli.output_files import check_new_file
 from carp.errors import UsageError
 
@@ -31,6 +31,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: standard output.")] = None,
     user: Annotated[str | None, typer.Option(help="One user, instead of a file.")] = None,
     item: Annotated[str | None, typer.Option(help="One item, instead of a file.")] = None,
+    titles: Titles = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,16 +47,22 @@ def predict(
             raise UsageError("--out is the file of pairs itself", where=str(out), fix="choose another --out")
         check_new_file(out, overwrite)
     asked = PairFile([(str(user), str(item))], [], [[]]) if pairs is None else read_pairs(pairs)
-    found = carp.load(model).predict(asked.pairs)
+    recommender = carp.load(model)
+    found = recommender.predict(asked.pairs)
+    names = [recommender.title(item) for _, item in asked.pairs]
+    written = predictions_csv(asked, list(found), found.notes, names if titles else None)
     if out is not None:
-        write_bytes(out, predictions_csv(asked, list(found), found.notes).encode("utf-8", "replace"))
+        write_bytes(out, written.encode("utf-8", "replace"))
     noted = sum(note is not None for note in found.notes)
     if as_json:
-        rows = zip(asked.pairs, found, found.notes, strict=True)
-        listed = [{"user": u, "item": i, "rating": rating, "note": note} for (u, i), rating, note in rows]
+        rows = zip(asked.pairs, names, found, found.notes, strict=True)
+        listed = [
+            {"user": u, "item": i, "title": title, "rating": rating, "note": note}
+            for (u, i), title, rating, note in rows
+        ]
         show_json({"out": None if out is None else str(out), "noted": noted, "predictions": listed})
     elif out is None:
-        print(predictions_csv(asked, list(found), found.notes), end="")
+        print(written, end="")
     else:
         remark = f" {noted:,} have an unknown user or item; see the column note." if noted else ""
         print(f"{len(found):,} predictions are in {out}.{remark}")
@@ -125,6 +132,7 @@ def recommend(
     everybody: Annotated[bool, typer.Option("--all", help="Recommend to every user, as CSV.")] = False,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many things to recommend.")] = 10,
     out: Annotated[Path | None, typer.Option(help="With --all: CSV file to write. Default: standard output.")] = None,
+    titles: Titles = False,
     reviews: Newcomer = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -136,16 +144,17 @@ def recommend(
     if user is None:
         if reviews is not None:
             raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
-        _recommend_all(model, number, out, overwrite, as_json)
+        _recommend_all(model, number, out, overwrite, as_json, titles)
         return
-    if out is not None or overwrite:
-        option = "--overwrite" if out is None else "--out"
+    if out is not None or overwrite or titles:
+        option = "--out" if out is not None else "--overwrite" if overwrite else "--titles"
         raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
     _recommend_one(model, user, number, newcomer_reviews(user, reviews), as_json)
 
 
 def _recommend_one(model: Path, user: str, number: int, texts: list[str] | None, as_json: bool) -> None:
     from carp.render.console_tables import table
+    from carp.render.wording import thing_name
 
     recommender = carp.load(model)
     with naming(model):
@@ -156,11 +165,13 @@ def _recommend_one(model: Path, user: str, number: int, texts: list[str] | None,
         print(f"{user} has already rated everything the model knows.")
     else:
         means = ["unknown" if one.item_mean is None else f"{one.item_mean:.2f}" for one in found]
-        rows = [[one.item, f"{one.rating:.2f}", mean] for one, mean in zip(found, means, strict=True)]
+        rows = [
+            [thing_name(one.item, one.title), f"{one.rating:.2f}", mean] for one, mean in zip(found, means, strict=True)
+        ]
         print(table(["item", "predicted", "average"], rows))
 
 
-def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, as_json: bool) -> None:
+def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, as_json: bool, titles: bool) -> None:
     """Write each person's recommendations as soon as they are found."""
     from carp.render.console_tables import recommendations_csv
     from carp.storage import new_file
@@ -174,12 +185,12 @@ def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, 
         people = iter(listed)
     if out is not None:
         with new_file(out) as file:
-            file.writelines(piece.encode("utf-8", "replace") for piece in recommendations_csv(people))
+            file.writelines(piece.encode("utf-8", "replace") for piece in recommendations_csv(people, titles=titles))
     if as_json:
         rows = [{"user": user, "recommendations": [asdict(one) for one in found]} for user, found in listed]
         show_json({"out": None if out is None else str(out), "users": rows})
     elif out is None:
-        sys.stdout.writelines(recommendations_csv(people))
+        sys.stdout.writelines(recommendations_csv(people, titles=titles))
     else:
         print(f"Recommendations for {len(recommender.fitted_corpus.users):,} users are in {out}.")
 

@@ -198,6 +198,7 @@ class CapsuleExplainer(Explainer):
                     source.user,
                     source.item,
                     source.rating,
+                    title=source.title,
                     weight=float(abs(strength[place])),
                     aspect=int((np.sign(strength[place]) * moved[place]).argmax()) + 1,
                     sentiment="positive" if strength[place] >= 0 else "negative",

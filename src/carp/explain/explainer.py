@@ -145,6 +145,7 @@ class Explainer:
             baseline=corpus.own_rating(baseline),
             notes=_notes(question, trained=question.trained_on(corpus)),
             model=self.fitted.name,
+            title=corpus.title(question.item),
             **{field.name: getattr(reasons, field.name) for field in fields(Reasons)},
         )
 

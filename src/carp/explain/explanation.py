@@ -37,6 +37,7 @@ class Sentence:
     user: str | None  # None where the writer is a newcomer whose reviews were pasted
     item: str | None
     rating: float | None  # what the writer gave in that review
+    title: str | None = field(default=None, kw_only=True)  # of the item, if it is known
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ class Explanation:
     viewpoints: tuple[Side, ...] = ()  # all sides of the person, in the order of their index
     aspects: tuple[Side, ...] = ()  # all sides of the thing
     meaning: str = ""  # of being listened to, in a model without capsules
+    title: str | None = None  # of the item, if it is known
 
     @property
     def prevailing(self) -> Sentiment | None:

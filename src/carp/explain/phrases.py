@@ -183,7 +183,7 @@ def _sentence(
     marks = merged(
         Mark(p.start - begin, p.end - begin, "shared" if shared[p.centre] else "own", p.weight) for p in phrases
     )
-    return Sentence(source.text[begin:end], marks, source.user, source.item, source.rating)
+    return Sentence(source.text[begin:end], marks, source.user, source.item, source.rating, title=source.title)
 
 
 def merged(marks: Iterable[Mark]) -> tuple[Mark, ...]:

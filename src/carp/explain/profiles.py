@@ -66,6 +66,7 @@ class ThingProfile(ShowsItself):
     ratings: dict[str, int]
     model: str
     notes: tuple[str, ...] = ()
+    title: str | None = None  # of the item, if it is known
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,6 +77,7 @@ class Summary:
     item: str
     sentences: tuple[SummarySentence, ...]
     notes: tuple[str, ...] = ()
+    title: str | None = None  # of the item, if it is known
 
     def __str__(self) -> str:
         from carp.render.summary_text import summary_text
@@ -131,6 +133,7 @@ def thing_profile(explainer: Explainer, item: int, *, sentences: int = 2) -> Thi
         ratings=_histogram(corpus, records),
         model=explainer.fitted.name,
         notes=notes,
+        title=corpus.title(item),
     )
 
 
@@ -139,7 +142,8 @@ def summary_for(explainer: Explainer, question: Question, n: int) -> Summary:
     corpus = explainer.corpus
     notes = () if explainer.for_and_against else (NO_CAPSULES.format(name=explainer.fitted.name),)
     sentences = tuple(explainer.summarise(question, n))
-    return Summary(corpus.users[question.user], corpus.items[question.item], sentences, notes)
+    names = corpus.users[question.user], corpus.items[question.item]
+    return Summary(*names, sentences, notes, corpus.title(question.item))
 
 
 def _mean(corpus: FittedCorpus, records: NDArray[np.int64]) -> float | None:

@@ -20,6 +20,7 @@ class SimilarThing:
     likeness: float  # from 0 to 1
     words: tuple[str, ...]  # that make the two alike, the weightiest first
     item_mean: float | None
+    title: str | None = None
 
 
 class TextLikeness:
@@ -59,4 +60,4 @@ class TextLikeness:
         words = tuple(self.corpus.vocabulary.words[self.word[cell] - 1] for cell in weightiest if shared[cell] > 0)
         mean = float(self.corpus.item_means[item])
         average = None if np.isnan(mean) else self.corpus.own_rating(mean)
-        return SimilarThing(self.corpus.items[item], min(likeness, 1.0), words, average)
+        return SimilarThing(self.corpus.items[item], min(likeness, 1.0), words, average, self.corpus.title(item))

@@ -25,6 +25,7 @@ MAX_NEWCOMER_BYTES = 10_000_000
 PAIR = ("user", "item")
 ADDED = ("rating", "note")
 RANKED = ("user", "rank", "item", "predicted", "average")
+TITLE = "title"  # the last column, where it is asked for
 PAIRS_HELP = "give a UTF-8 CSV file with the header user,item"
 
 
@@ -204,25 +205,36 @@ def read_pairs(path: Path) -> PairFile:
     return PairFile(pairs, [f"given_{n}" if n in ADDED else n for n in (header[p] for p in others)], extras)
 
 
-def predictions_csv(file: PairFile, ratings: Sequence[float], notes: Sequence[str | None]) -> str:
-    """The pairs with their rating and note, then the columns that came with them; lines end in a newline alone."""
+def predictions_csv(
+    file: PairFile, ratings: Sequence[float], notes: Sequence[str | None], titles: Sequence[str | None] | None = None
+) -> str:
+    """The pairs with their rating and note, then the columns that came with them; lines end in a newline alone.
+
+    With `titles`, the title of each item stands before those columns.
+    """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow([*PAIR, *ADDED, *file.extra_names])
-    for pair, rating, note, extra in zip(file.pairs, ratings, notes, file.extras, strict=True):
-        writer.writerow([*pair, f"{rating:.6f}", note or "", *extra])
+    taken = {TITLE: f"given_{TITLE}"} if titles is not None else {}
+    writer.writerow([*PAIR, *ADDED, *taken, *(taken.get(name, name) for name in file.extra_names)])
+    named = [()] * len(file.pairs) if titles is None else [(title or "",) for title in titles]
+    for pair, rating, note, name, extra in zip(file.pairs, ratings, notes, named, file.extras, strict=True):
+        writer.writerow([*pair, f"{rating:.6f}", note or "", *name, *extra])
     return written.getvalue()
 
 
-def recommendations_csv(everybody: Iterable[tuple[str, Sequence[Recommendation]]]) -> Iterator[str]:
+def recommendations_csv(
+    everybody: Iterable[tuple[str, Sequence[Recommendation]]], *, titles: bool = False
+) -> Iterator[str]:
     """What each person would rate highest, one piece of the file a person; an unknown average is left empty."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(RANKED)
+    writer.writerow([*RANKED, TITLE] if titles else RANKED)
     for user, found in everybody:
         for rank, one in enumerate(found, 1):
             average = "" if one.item_mean is None else f"{one.item_mean:.6f}"
-            writer.writerow([user, rank, one.item, f"{one.rating:.6f}", average])
+            writer.writerow(
+                [user, rank, one.item, f"{one.rating:.6f}", average, *([one.title or ""] if titles else [])]
+            )
         yield written.getvalue()
         written.seek(0)
         written.truncate()

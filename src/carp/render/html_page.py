@@ -14,7 +14,7 @@ from carp.explain.explanation import Explanation
 from carp.render.attention_section import attention_values
 from carp.render.capsule_section import capsule_values
 from carp.render.html_templates import filled
-from carp.render.wording import balance, facts, number, person, scale_words
+from carp.render.wording import balance, facts, number, person, scale_words, thing_name
 
 MOST_STEPS = 20  # of a rating scale that are drawn; more would be a smear of ticks
 
@@ -30,7 +30,8 @@ class ScaleSign:
 def explanation_page(explanation: Explanation, *, title: str | None = None) -> str:
     """One complete HTML file that opens anywhere, with no network and no script."""
     if title is None:
-        title = f"Why {person(explanation)} would rate {explanation.item} {number(explanation.rating, 2)}"
+        thing = thing_name(explanation.item, explanation.title)
+        title = f"Why {person(explanation)} would rate {thing} {number(explanation.rating, 2)}"
     return filled("page.html", title=title, level=1, **_values(explanation))
 
 

@@ -21,7 +21,7 @@ from carp.render.terminal_lines import (
     text_width,
     written,
 )
-from carp.render.wording import SIGN, number, scale_words
+from carp.render.wording import SIGN, number, scale_words, thing_name
 
 Profile = PersonProfile | ThingProfile
 TITLES: dict[Sentiment, str] = {"positive": "What speaks for it", "negative": "What speaks against it"}
@@ -47,7 +47,11 @@ def profile_text(profile: Profile, *, width: int | None = None, colour: bool = F
 
 
 def _head_lines(profile: Profile) -> list[TextLine]:
-    kind, name = ("person", profile.user) if isinstance(profile, PersonProfile) else ("thing", profile.item)
+    kind, name = (
+        ("person", profile.user)
+        if isinstance(profile, PersonProfile)
+        else ("thing", thing_name(profile.item, profile.title))
+    )
     facts = [
         (kind, name, "bold"),
         ("reviews", f"{profile.reviews:,} in training", ""),
@@ -121,7 +125,8 @@ def _weighed(regard: AspectOpinion, profile: ThingProfile) -> str:
 def profile_page(profile: Profile) -> str:
     """One complete HTML file that opens anywhere, with no network and no script."""
     values = _values(profile)
-    return filled("page.html", title=f"The profile of {values['name']}", level=1, **values)
+    name = profile.user if isinstance(profile, PersonProfile) else thing_name(profile.item, profile.title)
+    return filled("page.html", title=f"The profile of {name}", level=1, **values)
 
 
 def profile_fragment(profile: Profile) -> str:
@@ -157,7 +162,12 @@ def _values(profile: Profile) -> dict[str, Any]:
 
 
 def _person_values(profile: PersonProfile) -> dict[str, Any]:
-    return {"about": "person_profile.html", "name": profile.user, "eyebrow": "A person and their reviews"}
+    return {
+        "about": "person_profile.html",
+        "name": profile.user,
+        "id": profile.user,
+        "eyebrow": "A person and their reviews",
+    }
 
 
 def _thing_values(profile: ThingProfile) -> dict[str, Any]:
@@ -167,7 +177,8 @@ def _thing_values(profile: ThingProfile) -> dict[str, Any]:
     ]
     return {
         "about": "thing_profile.html",
-        "name": profile.item,
+        "name": profile.title or profile.item,
+        "id": profile.item,
         "eyebrow": "A thing and its reviews",
         "meaning": COUNTED,
         "groups": groups,

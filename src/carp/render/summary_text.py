@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from carp.explain.explainer import SummarySentence
 from carp.explain.profiles import Summary
-from carp.render.wording import SIGN, neutral
+from carp.render.wording import SIGN, neutral, thing_name
 
 NOTHING = "No sentence of its reviews matters: the model knows no word of them."
 
 
 def summary_text(summary: Summary) -> str:
     """The sentences with a sign each, where the model says whether they speak for the thing or against it."""
-    title = f"What people say of {summary.item} that matters to {summary.user}"
+    title = f"What people say of {thing_name(summary.item, summary.title)} that matters to {summary.user}"
     lines = [_line(sentence) for sentence in summary.sentences] or [NOTHING]
     notes = [f"Note: {note}." for note in summary.notes]
     return neutral("\n".join([title, "", *lines, *notes]))

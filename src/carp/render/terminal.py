@@ -32,6 +32,7 @@ from carp.render.wording import (
     number,
     person,
     side_name,
+    thing_name,
     weighed,
 )
 
@@ -49,7 +50,9 @@ def explanation_text(explanation: Explanation, *, width: int | None = None, colo
 def _header(explanation: Explanation) -> list[TextLine]:
     lines = heading_lines("Why this rating")[1:]
     lines.append(TextLine([(one_line(person(explanation)), "bold")], label=(f"{'person':<14}", "dim")))
-    lines.append(TextLine([(one_line(explanation.item), "bold")], label=(f"{'thing':<14}", "dim")))
+    lines.append(
+        TextLine([(one_line(thing_name(explanation.item, explanation.title)), "bold")], label=(f"{'thing':<14}", "dim"))
+    )
     for fact in facts(explanation):
         style = "bold" if fact.kind == "predicted" else ""
         lines.append(

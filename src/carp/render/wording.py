@@ -239,9 +239,18 @@ def source_parts(sentence: Sentence) -> list[str]:
     rated = sentence.rating is not None and math.isfinite(sentence.rating)
     return [
         f"by {sentence.user}" if sentence.user is not None else "by the newcomer",
-        f"about {sentence.item}" if sentence.item is not None else "about an unnamed thing",
+        f"about {thing_name(sentence.item, sentence.title)}" if sentence.item is not None else "about an unnamed thing",
         f"rated {sentence.rating:g}" if rated else "without a rating",
     ]
+
+
+def thing_name(item: str, title: str | None) -> str:
+    """The title of an item with its id behind it, since two items may have the same title; the id alone without one.
+
+    >>> thing_name("B017", "Tube amp"), thing_name("B017", None)
+    ('Tube amp (B017)', 'B017')
+    """
+    return f"{title} ({item})" if title and title != item else item
 
 
 def further_phrases(side: Side) -> list[str]:

@@ -19,6 +19,7 @@ class WrittenReview:
     user: str | None
     item: str | None
     rating: float | None
+    title: str | None = None  # of the item, if it is known
 
     @cached_property
     def sentences(self) -> list[tuple[int, int]]:

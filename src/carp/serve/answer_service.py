@@ -16,6 +16,7 @@ from carp.explain.kept_readings import LastUsed
 from carp.explain.profiles import person_profile, summary_for, thing_profile
 from carp.explain.question import Question, known_pair
 from carp.recommender import Recommender
+from carp.render.wording import thing_name
 from carp.reviews.readable import ReadableDocument
 from carp.serve.caches import RememberingCorpus
 from carp.serve.id_search import Register, ReviewTexts
@@ -46,7 +47,8 @@ class AnswerService:
         self.model = self.fitted.model
         texts = ReviewTexts(self.corpus)
         self.users = Register(self.corpus, self.corpus.users, self.corpus.user, texts)
-        self.items = Register(self.corpus, self.corpus.items, self.corpus.item, texts)
+        titles = None if self.corpus.item_texts is None else self.corpus.item_texts.titles
+        self.items = Register(self.corpus, self.corpus.items, self.corpus.item, texts, titles)
         self._answers: LastUsed[bytes] = LastUsed(ANSWERS_KEPT)
         self.explainer.keep_readings()
 
@@ -67,6 +69,7 @@ class AnswerService:
         rows = [
             {
                 "id": register.ids[place],
+                "title": register.title(place),
                 "reviews": int(register.counts[place]),
                 "mean": register.mean(place),
                 "snippet": register.snippet(place, words, found.reviews.get(place)),
@@ -95,7 +98,10 @@ class AnswerService:
     def predict(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
         found = self.recommender.predict(pairs)
         rows = zip(pairs, found, found.notes, strict=True)
-        return [{"user": user, "item": item, "rating": rating, "note": note} for (user, item), rating, note in rows]
+        return [
+            {"user": user, "item": item, "title": self.recommender.title(item), "rating": rating, "note": note}
+            for (user, item), rating, note in rows
+        ]
 
     def recommend(self, user: str, n: int) -> dict[str, Any]:
         number = self.user(user)
@@ -112,7 +118,7 @@ class AnswerService:
             rows = zip(found, meetings, self._biases(user, numbers), strict=True)
             lines = [unit_line(met.viewpoint, met.aspect, one.rating - biases) for one, met, biases in rows]
         return [
-            {"item": one.item, "rating": one.rating, "item_mean": one.item_mean, "reason": line}
+            {"item": one.item, "title": one.title, "rating": one.rating, "item_mean": one.item_mean, "reason": line}
             for one, line in zip(found, lines, strict=True)
         ]
 
@@ -164,13 +170,14 @@ class AnswerService:
         shown = [
             {
                 "item": row["item"],
+                "title": row["title"],
                 "rating": row["rating"],
                 "item_mean": self.items.mean(number),
                 "explanation": None if reason is None else explanation_fields(reason),
             }
             for row, number, reason in zip(rows, numbers, reasons, strict=True)
         ]
-        ratings = [(row["item"], row["rating"]) for row in rows]
+        ratings = [(thing_name(row["item"], row["title"]), row["rating"]) for row in rows]
         return {"user": user, "items": shown, "verdict": verdict(user, ratings, span, reasons)}
 
     def summary(self, user: str, item: str, n: int) -> dict[str, Any]:
@@ -200,7 +207,10 @@ class AnswerService:
         rated = self.recommender.predict_for(reviews, items or [])
         rows = zip(items or [], rated, rated.notes, strict=True)
         return {
-            "predictions": [{"item": item, "rating": rating, "note": note} for item, rating, note in rows],
+            "predictions": [
+                {"item": item, "title": self.recommender.title(item), "rating": rating, "note": note}
+                for item, rating, note in rows
+            ],
             "explanation": reason,
             "recommendations": self._recommend_for(reviews, n),
         }

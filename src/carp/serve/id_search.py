@@ -71,10 +71,16 @@ class Register:
     """The people (or the things) of a model, with what their training reviews say."""
 
     def __init__(
-        self, fitted: FittedCorpus, ids: StringColumn, owner_of_record: NDArray[np.int32], texts: ReviewTexts
+        self,
+        fitted: FittedCorpus,
+        ids: StringColumn,
+        owner_of_record: NDArray[np.int32],
+        texts: ReviewTexts,
+        titles: StringColumn | None = None,
     ) -> None:
         self.fitted_corpus = fitted
         self.ids = ids
+        self.titles = titles
         self.texts = texts
         self._owner = owner_of_record
         train = np.flatnonzero(fitted.part == TRAIN)
@@ -89,6 +95,14 @@ class Register:
     @cached_property
     def _names(self) -> Haystack:
         return Haystack(self.ids)
+
+    @cached_property
+    def _called(self) -> Haystack:
+        return Haystack(self.titles or [])
+
+    def title(self, owner: int) -> str | None:
+        """What one is called besides its id, if that is known."""
+        return None if self.titles is None else self.titles[owner] or None
 
     @cached_property
     def _by_reviews(self) -> NDArray[np.int64]:
@@ -109,7 +123,7 @@ class Register:
 
     def warm(self) -> None:
         """Make now what the first search would wait for."""
-        _ = self._names, self._rank, self._by_reviews
+        _ = self._names, self._called, self._rank, self._by_reviews
 
     def records(self, owner: int) -> NDArray[np.int64]:
         """The training reviews of one, in the order of the corpus."""
@@ -119,7 +133,7 @@ class Register:
         return None if np.isnan(self.means[owner]) else self.fitted_corpus.own_rating(float(self.means[owner]))
 
     def search(self, words: str, limit: int, offset: int) -> Found:
-        """Ids that begin with the words, then ids that hold them, then texts that do.
+        """Ids that begin with the words, then ids that hold them, then titles in the same way, then texts that do.
 
         Without words all are found, those with most reviews first.
         """
@@ -129,6 +143,7 @@ class Register:
         ids = self._names.having(words, len(self.ids))
         first = self._names.beginning(words)
         ranked = sorted(ids, key=lambda place: (place not in first, self._rank[place]))
+        ranked += self._by_title(words, set(ranked))
         written, complete = self.texts.having(words) if len(words) >= SHORTEST_TEXT else ([], True)
         reviews: dict[int, int] = {}
         for record in written:
@@ -136,6 +151,12 @@ class Register:
         known = set(ranked)
         ranked += [place for place in reviews if place not in known]
         return Found(len(ranked), ranked[offset : offset + limit], reviews, complete)
+
+    def _by_title(self, words: str, known: set[int]) -> list[int]:
+        """Others whose title begins with the words or holds them, those with most reviews first."""
+        first = self._called.beginning(words)
+        found = (place for place in self._called.having(words, len(self.ids)) if place not in known)
+        return sorted(found, key=lambda place: (place not in first, -int(self.counts[place])))
 
     def snippet(self, owner: int, words: str, record: int | None) -> str:
         """A stretch of a review: around the words that were sought, or the beginning of the first one."""

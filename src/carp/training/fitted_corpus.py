@@ -118,11 +118,13 @@ class FittedCorpus:
         return float(self.scale.from_stars(stars, self.levels))
 
     def source(self, record: int) -> WrittenReview:
+        item = int(self.item[record])
         return WrittenReview(
             self.texts[record],
             self.users[int(self.user[record])],
-            self.items[int(self.item[record])],
+            self.items[item],
             self.own_rating(float(self.rating[record])),
+            self.title(item),
         )
 
     def readable(self, documents: Documents, owner: int, leave_out: int = -1) -> ReadableDocument:

@@ -1,5 +1,7 @@
 // The service's answers, and its problem documents as errors that can be read.
 
+import { learn } from "./titles.js";
+
 const PATIENCE = 30_000;
 const REMEMBERED = 60;
 const remembered = new Map();
@@ -48,7 +50,7 @@ async function fetched(address, options) {
     throw unreachable(limit.aborted);
   }
   const answer = parsed(text);
-  if (response.ok && answer !== undefined) return answer;
+  if (response.ok && answer !== undefined) return learn(answer);
   throw problemOf(response, answer);
 }
 

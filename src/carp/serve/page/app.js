@@ -73,6 +73,11 @@ function drawAbout() {
   );
 }
 
+function drawTitle(view, state) {
+  document.title = `${view.title(state)} · carp`;
+  place("title").textContent = view.title(state);
+}
+
 function drawQuestion(view, state) {
   if (shown.view === state.view) {
     shown.question.update(state);
@@ -117,8 +122,7 @@ async function follow({ moveFocus }, signal) {
   const view = VIEWS[state.view];
   if (!view) return noSuchView(state);
   const sameView = shown.view === state.view;
-  document.title = `${view.title(state)} · carp`;
-  place("title").textContent = view.title(state);
+  drawTitle(view, state);
   drawQuestion(view, state);
   shown.view = state.view;
   if (!sameView && moveFocus) arrive();
@@ -136,6 +140,8 @@ async function answer(view, state, signal, sameView) {
   try {
     const found = await view.load(state, about, signal);
     if (signal.aborted) return;
+    drawTitle(view, state); // the answer may have told what things are called
+    shown.question.rename?.();
     shown.result = view.show(found, state, { about, remember, go });
     fill(target, shown.result.nodes);
     say(shown.result.said);

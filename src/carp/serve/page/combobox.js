@@ -1,7 +1,8 @@
 // Search as you type: a combobox with a list of options, by the ARIA pattern, for mouse, finger and keyboard alike.
 
 import { get } from "./api.js";
-import { fill, freshId, h, name } from "./dom.js";
+import { fill, freshId, h, name, neutral } from "./dom.js";
+import { called, thingName } from "./titles.js";
 import { counted, number } from "./words.js";
 
 const PAUSE = 160;
@@ -30,20 +31,35 @@ export function picker(kind, { label = KINDS[kind].label, value = "", hint = "",
     autocapitalize: "none",
     spellcheck: "false",
     placeholder: hint || `choose a ${label.toLowerCase()}`,
-    value,
   });
-  const node = h("span", { class: "picker" }, input, h("span", { class: "chevron", "aria-hidden": "true" }), popup);
-  const field = { input, list, status, popup, about, choose, node, chosen: value, options: [], active: -1 };
+  const chevron = h("span", { class: "chevron", "aria-hidden": "true" });
+  const tag = h("small", { class: "soft thing-id picker-id" });
+  const node = h("span", { class: "picker" }, input, chevron, tag, popup);
+  const field = { kind, tag, input, list, status, popup, about, choose, node, chosen: value, options: [], active: -1 };
   listen(field);
+  write(field);
   return {
     node,
     input,
     show(id = "") {
       field.chosen = id;
-      if (document.activeElement !== input || input.value !== id) input.value = id;
+      write(field);
       close(field);
     },
+    /** A title that was not known before takes the place of its id, unless somebody is writing. */
+    rename() {
+      if (document.activeElement !== input) write(field);
+    },
   };
+}
+
+const written = ({ kind, chosen }) => (kind === "item" ? called(chosen) : chosen);
+
+/** The choice by its title, with the id below it where that is something else. */
+function write(field) {
+  const { input, tag, chosen } = field;
+  if (input.value !== written(field)) input.value = written(field);
+  tag.textContent = written(field) === chosen ? "" : neutral(chosen);
 }
 
 function listen(field) {
@@ -54,7 +70,7 @@ function listen(field) {
   input.addEventListener("click", () => popup.hidden && search(field, "", 0));
   node.addEventListener("focusout", (event) => {
     if (node.contains(event.relatedTarget)) return;
-    input.value = field.chosen;
+    write(field);
     close(field);
   });
   // The field keeps the focus while an option is pressed.
@@ -79,9 +95,9 @@ function press(field, event) {
   } else if (event.key === "Enter") {
     event.preventDefault();
     enter(field);
-  } else if (event.key === "Escape" && (open || field.input.value !== field.chosen)) {
+  } else if (event.key === "Escape" && (open || field.input.value !== written(field))) {
     event.preventDefault();
-    field.input.value = field.chosen;
+    write(field);
     close(field);
   }
 }
@@ -91,14 +107,15 @@ async function enter(field) {
   if (field.popup.hidden) return;
   if (field.pending) await field.pending;
   const typed = field.input.value.trim().toLowerCase();
-  const exact = field.options.find((option) => option.id.toLowerCase() === typed);
+  const named = (words) => field.options.find((option) => option[words]?.toLowerCase() === typed);
+  const exact = named("id") ?? named("title");
   take(field, field.options[field.active] ?? exact ?? field.options[0]);
 }
 
 function take(field, option) {
   if (!option) return;
   field.chosen = option.id;
-  field.input.value = option.id;
+  write(field);
   close(field);
   field.choose(option.id);
 }
@@ -168,12 +185,12 @@ function offer(field, options, { total, complete = true }, words) {
   else field.status.textContent = total === 1 ? "one match" : `${total} ${many}`;
 }
 
-function optionRow({ id, reviews, mean, snippet }) {
+function optionRow({ id, title, reviews, mean, snippet }) {
   const facts = [counted(reviews, "review"), typeof mean === "number" && `average ${number(mean, 1)}`].filter(Boolean);
   return h(
     "li",
     { role: "option", id: freshId("option"), "aria-selected": "false" },
-    h("span", { class: "option-name" }, name(id)),
+    h("span", { class: "option-name" }, title ? thingName(id) : name(id)),
     h("span", { class: "soft option-facts" }, facts.join(" · ")),
     snippet && h("span", { class: "soft option-snippet", dir: "auto" }, snippet),
   );

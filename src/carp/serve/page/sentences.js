@@ -3,6 +3,7 @@
 import { h, name } from "./dom.js";
 import { MARK_TITLE, SIGN, capital, number, numbered, plain, sideName } from "./words.js";
 import { linkTo } from "./state.js";
+import { thingName } from "./titles.js";
 
 export const SIDE_TITLE = { viewpoint: "What the person cares about", aspect: "What people say of the thing" };
 
@@ -67,7 +68,7 @@ export function quote(sentence, { skip, before } = {}) {
     source.push(sentence.user ? h("a", { href: linkTo("person", sentence) }, name(sentence.user)) : "your own words");
   }
   if (skip !== "item" && sentence.item) {
-    source.push(["about ", h("a", { href: linkTo("thing", { item: sentence.item }) }, name(sentence.item))]);
+    source.push(["about ", h("a", { href: linkTo("thing", { item: sentence.item }) }, thingName(sentence.item))]);
   }
   if (typeof sentence.rating === "number") source.push(`rated ${plain(sentence.rating)}`);
   const caption = source.map((part, at) => [at ? " · " : "", part]);

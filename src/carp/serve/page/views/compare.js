@@ -1,11 +1,12 @@
 // Two things side by side, for one person.
 
 import { get } from "../api.js";
-import { h, name } from "../dom.js";
+import { h } from "../dom.js";
 import { completed } from "../explanation.js";
 import { capsules, againstAverage, scale, sign } from "../gauges.js";
 import { sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
+import { called, thingName } from "../titles.js";
 import { SPEAKS, known, number, plain } from "../words.js";
 import { jumps, sentence } from "./question.js";
 
@@ -14,7 +15,7 @@ const SAME = 0.05; // of the scale: what is closer is about the same
 export const compare = {
   label: "Compare",
   needs: { user: "person", item: "first thing", other: "second thing" },
-  title: (state) => (state.item && state.other ? `${state.item} or ${state.other}?` : "Compare two things"),
+  title: (state) => (state.item && state.other ? `${called(state.item)} or ${called(state.other)}?` : "Compare two things"),
   question: (state, go) =>
     sentence(state, go, [
       "Would ",
@@ -54,7 +55,7 @@ function column(row, best, state, about) {
   return h(
     "article",
     { class: "card compared" },
-    h("h2", null, name(row.item), best && h("span", { class: "longer" }, "the higher")),
+    h("h2", null, thingName(row.item), best && h("span", { class: "longer" }, "the higher")),
     h(
       "p",
       { class: "verdict" },
@@ -80,7 +81,7 @@ function column(row, best, state, about) {
         "a",
         { href: linkTo("why", { user: state.user, item: row.item }) },
         "All reasons",
-        h("span", { class: "unseen" }, ` for ${row.item}`),
+        h("span", { class: "unseen" }, ` for ${called(row.item)}`),
       ),
     ),
   );

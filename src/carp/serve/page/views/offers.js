@@ -1,9 +1,10 @@
 // What this person would rate highest, with a reason each.
 
 import { get } from "../api.js";
-import { h, name } from "../dom.js";
+import { h } from "../dom.js";
 import { againstAverage, scale } from "../gauges.js";
 import { linkTo } from "../state.js";
+import { called, thingName } from "../titles.js";
 import { known, number } from "../words.js";
 import { jumps, sentence } from "./question.js";
 
@@ -59,18 +60,18 @@ function offerRow(offer, range, reasonLink, user) {
     h(
       "div",
       { class: "offer-words" },
-      h("h2", null, h("a", { href: reasonLink(offer.item) }, name(offer.item))),
+      h("h2", null, h("a", { href: reasonLink(offer.item) }, thingName(offer.item))),
       offer.reason && h("p", { class: "offer-reason", dir: "auto" }, offer.reason),
       h(
         "p",
         { class: "small soft" },
-        h("a", { href: reasonLink(offer.item) }, "All reasons", h("span", { class: "unseen" }, ` for ${offer.item}`)),
+        h("a", { href: reasonLink(offer.item) }, "All reasons", h("span", { class: "unseen" }, ` for ${called(offer.item)}`)),
         " · ",
         h(
           "a",
           { href: linkTo("thing", { item: offer.item, user }) },
           "What people say",
-          h("span", { class: "unseen" }, ` of ${offer.item}`),
+          h("span", { class: "unseen" }, ` of ${called(offer.item)}`),
         ),
       ),
     ),

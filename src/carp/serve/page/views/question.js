@@ -24,6 +24,9 @@ export function sentence(state, go, parts) {
     update(next) {
       for (const [field, shown] of Object.entries(fields)) shown.show(next[field] ?? "");
     },
+    rename() {
+      for (const shown of Object.values(fields)) shown.rename();
+    },
   };
 }
 

@@ -6,6 +6,7 @@ import { notes } from "../explanation.js";
 import { gauge, sign } from "../gauges.js";
 import { legend, quote, sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
+import { called } from "../titles.js";
 import { SIGN, counted, number } from "../words.js";
 import { portrait } from "./person.js";
 import { jumps, sentence } from "./question.js";
@@ -15,7 +16,7 @@ const HEADING = { positive: "What people like", negative: "What people dislike" 
 export const thing = {
   label: "Thing",
   needs: { item: "thing" },
-  title: (state) => (state.item ? `What do people say of ${state.item}?` : "Thing"),
+  title: (state) => (state.item ? `What do people say of ${called(state.item)}?` : "Thing"),
   question: (state, go) =>
     sentence(state, go, [
       "What do people say of ",
@@ -36,7 +37,7 @@ export const thing = {
 
   show({ profile, summary }, state, { about }) {
     return {
-      said: `${state.item}: ${counted(profile.reviews, "review")}, average ${number(profile.mean)}.`,
+      said: `${called(state.item)}: ${counted(profile.reviews, "review")}, average ${number(profile.mean)}.`,
       nodes: [
         portrait(profile, about, { reviews: "Reviews received", average: "Average rating" }),
         summary ? summarySection(summary, state) : chooseReader(),

@@ -4,13 +4,14 @@ import { get, post } from "../api.js";
 import { explanationBlocks, spoken } from "../explanation.js";
 import { h } from "../dom.js";
 import { linkTo } from "../state.js";
+import { called } from "../titles.js";
 import { person } from "../words.js";
 import { jumps, sentence } from "./question.js";
 
 export const why = {
   label: "Why this rating",
   needs: { user: "person", item: "thing" },
-  title: (state) => (state.user && state.item ? `How would ${state.user} rate ${state.item}?` : "Why this rating"),
+  title: (state) => (state.user && state.item ? `How would ${state.user} rate ${called(state.item)}?` : "Why this rating"),
 
   question: (state, go) => sentence(state, go, ["How would ", { user: "Person" }, " rate ", { item: "Thing" }, "?"]),
 
@@ -32,7 +33,7 @@ export const why = {
         jumps([
           [linkTo("offers", state), `What else would suit ${person(state.user)}?`],
           [linkTo("person", state), `About ${state.user}`],
-          [linkTo("thing", state), `About ${state.item}`],
+          [linkTo("thing", state), `About ${called(state.item)}`],
           [linkTo("compare", { user: state.user, item: state.item }), "Compare with another thing"],
         ]),
         h("p", { class: "soft small" }, `Predicted and explained by the model ${explanation.model ?? about.model}.`),
