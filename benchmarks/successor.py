@@ -183,9 +183,11 @@ def _with_deviation(model: RatingModel, data: TrainingData, pairs: Pairs) -> tup
     ratings, deviations = [], []
     with torch.no_grad():
         for batch in data.batches(pairs):
-            found = model(batch.to(DEVICE))
-            ratings.append(found.rating.double().cpu().numpy())
-            deviations.append(found.tensors["deviation"].double().cpu().numpy())
+            there = batch.to(DEVICE)
+            known = model.deviations(there.users, there.items)
+            assert known is not None
+            ratings.append(model(there).rating.double().cpu().numpy())
+            deviations.append(known.double().cpu().numpy())
     return np.concatenate(ratings), np.concatenate(deviations)
 
 

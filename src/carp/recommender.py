@@ -197,6 +197,7 @@ class Recommender:
         model, baseline = model.to(self.device).eval(), baseline.to(self.device)
         self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached)))
         self.facts["degree_scale"] = self.explainer.degree_scale()
+        self.facts["margin"] = self.fitted_model.measure_margin()
         self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
 
@@ -327,7 +328,19 @@ class Recommender:
         things = self._numbers(self.fitted_corpus.items.index(), (item for _, item in listed))
         notes = [_unknown_note(u < 0, i < 0) for u, i in zip(users, things, strict=True)]
         stars = self.fitted_model.rate(users, things)
-        return Predictions(self._own_ratings(stars), tuple(notes))
+        return self._predictions(stars, self.fitted_model.margins(users, things), tuple(notes))
+
+    def _predictions(
+        self,
+        stars: NDArray[np.float64],
+        margins: NDArray[np.float64],
+        notes: tuple[str | None, ...],
+        explanations: tuple[Explanation, ...] = (),
+    ) -> Predictions:
+        """Stars and their intervals in the range of the data."""
+        low, high = (np.clip(stars + side * margins, 1, self.fitted_corpus.levels) for side in (-1, 1))
+        ratings, low, high = (self._own_ratings(of) for of in (stars, low, high))
+        return Predictions(ratings, notes, explanations, low, high)
 
     @staticmethod
     def _numbers(index: Mapping[str, int], names: Iterable[str]) -> NDArray[np.int64]:
@@ -353,7 +366,8 @@ class Recommender:
         stars = self.fitted_model.rate_newcomer(document, numbers)
         notes = tuple(_unknown_note(False, i < 0) for i in numbers)
         reasons = tuple(self.explain_for(reviews, item) for item in names) if explain else ()
-        return Predictions(self._own_ratings(stars), notes, reasons)
+        margins = self.fitted_model.margins(np.full(len(numbers), -1), numbers)
+        return self._predictions(stars, margins, notes, reasons)
 
     def newcomer(self, reviews: str | Sequence[str]) -> ReadableDocument:
         """The document of somebody known only by reviews.

@@ -337,7 +337,7 @@ def test_predict_keeps_order_and_other_columns_and_notes_the_unknown(run, model,
     assert found.code == 0
     assert "1 have an unknown user" in found.out
     rows = list(csv.DictReader(out.open()))
-    assert list(rows[0]) == ["user", "item", "rating", "note", "given_rating", "remark"]
+    assert list(rows[0]) == ["user", "item", "rating", "low", "high", "note", "given_rating", "remark"]
     assert [row["user"] for row in rows] == ["person-002", "nobody"]
     assert (rows[0]["given_rating"], rows[0]["remark"], rows[0]["note"]) == ("4", "a, b", "")
     assert "unknown user" in rows[1]["note"]
@@ -350,11 +350,12 @@ def test_predict_keeps_order_and_other_columns_and_notes_the_unknown(run, model,
 
 def test_predict_of_one_pair_and_as_json(run, model):
     one = run("predict", model, "--user", "person-002", "--item", "thing-001")
-    assert one.out.splitlines()[0] == "user,item,rating,note"
+    assert one.out.splitlines()[0] == "user,item,rating,low,high,note"
     document = json.loads(run("predict", model, "--user", "person-002", "--item", "Ünknown", "--json").out)
     assert document["noted"] == 1
     assert document["predictions"][0]["item"] == "Ünknown"
-    assert 1 <= document["predictions"][0]["rating"] <= 5
+    found = document["predictions"][0]
+    assert 1 <= found["low"] <= found["rating"] <= found["high"] <= 5
     assert run("predict", model).code == 2
     assert run("predict", model, "--user", "person-002").code == 2
 

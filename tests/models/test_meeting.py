@@ -257,9 +257,10 @@ def test_the_curve_finds_a_cubic_and_is_level_beyond_what_it_saw(small_pairs):
 
 def test_intervals_hold_about_nine_tenths_of_pairs_never_seen(small_pairs):
     data = small_pairs.data(10, people=40, things=40, train=1000)
-    found = (model := fitted(data))(data.batch(data.valid, np.arange(len(data.valid))))
-    errors = found.rating - torch.from_numpy(data.valid.ratings)
-    assert 0.85 <= float((errors.abs() <= NORMAL_90 * found.tensors["deviation"]).double().mean()) <= 0.95
+    batch = data.batch(data.valid, np.arange(len(data.valid)))
+    errors = (model := fitted(data))(batch).rating - torch.from_numpy(data.valid.ratings)
+    within = errors.abs() <= NORMAL_90 * model.deviations(batch.users, batch.items)
+    assert 0.85 <= float(within.double().mean()) <= 0.95
     assert float(errors.square().mean()) < 0.8 * float(np.var(data.valid.ratings))
     assert model.deviation > 0.3
 

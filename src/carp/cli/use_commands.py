@@ -35,7 +35,10 @@ def predict(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Predict ratings for pairs of a user and an item. Unknown users and items get an answer and a note."""
+    """Predict ratings for pairs of a user and an item, and where nine ratings of ten lie (low to high).
+
+    Unknown users and items get an answer and a note.
+    """
     from carp.render.console_tables import PairFile, predictions_csv, read_pairs
     from carp.storage import write_bytes
 
@@ -50,15 +53,15 @@ def predict(
     recommender = carp.load(model)
     found = recommender.predict(asked.pairs)
     names = [recommender.title(item) for _, item in asked.pairs]
-    written = predictions_csv(asked, list(found), found.notes, names if titles else None)
+    written = predictions_csv(asked, found, names if titles else None)
     if out is not None:
         write_bytes(out, written.encode("utf-8", "replace"))
     noted = sum(note is not None for note in found.notes)
     if as_json:
-        rows = zip(asked.pairs, names, found, found.notes, strict=True)
+        rows = zip(asked.pairs, names, found, *found.intervals(), found.notes, strict=True)
         listed = [
-            {"user": u, "item": i, "title": title, "rating": rating, "note": note}
-            for (u, i), title, rating, note in rows
+            {"user": u, "item": i, "title": title, "rating": rating, "low": low, "high": high, "note": note}
+            for (u, i), title, rating, low, high, note in rows
         ]
         show_json({"out": None if out is None else str(out), "noted": noted, "predictions": listed})
     elif out is None:

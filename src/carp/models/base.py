@@ -117,6 +117,10 @@ class RatingModel(nn.Module):
         """How far liking outweighs disliking [B]; None for models that do not tell the two apart."""
         return None
 
+    def deviations(self, users: Tensor, items: Tensor) -> Tensor | None:
+        """Standard deviations of ratings around their predictions [B]; None for models that do not know them."""
+        return None
+
     def explain(self, batch: Batch, prediction: Prediction) -> Attention:
         """What was listened to for the prediction of this batch; asked of models explained by attention."""
         raise NotImplementedError

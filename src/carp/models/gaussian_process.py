@@ -176,9 +176,12 @@ class GaussianProcess(SizedByData, RatingModel):
             for b in range(0, len(users), BLOCK)
         ]
         baseline, text = torch.cat(parts, 1) if parts else self.mean.new_zeros(2, 0)
+        return Prediction(self.curve(baseline + text), {"baseline": baseline, "text": text})
+
+    def deviations(self, users: Tensor, items: Tensor) -> Tensor:
+        """From the errors on held-out training pairs, of this person and of this thing."""
         noise = take_or(self.user_noise, users, 1.0) * take_or(self.item_noise, items, 1.0)
-        shown = {"baseline": baseline, "text": text, "deviation": self.deviation * noise.sqrt()}
-        return Prediction(self.curve(baseline + text), shown)
+        return self.deviation * noise.sqrt()
 
     def _sums(self, users: Tensor, items: Tensor, like_user: Tensor, like_item: Tensor) -> Tensor:
         """The biases' part and the texts' [2, B]."""

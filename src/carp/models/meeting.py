@@ -203,9 +203,12 @@ class Meeting(SizedByData, RatingModel):
         by_both = ((zu @ self.meetings) * zi).sum(1)
         words = user_sides[:, 0] + item_sides[:, 0] + take_or(self.name_text, items, 0.0)
         text = words + by_person + by_thing + by_both
+        return Prediction(self.curve(baseline + text), {"baseline": baseline, "text": text})
+
+    def deviations(self, users: Tensor, items: Tensor) -> Tensor:
+        """From the errors on held-out training pairs, of this person and of this thing."""
         noise = take_or(self.user_noise, users, 1.0) * take_or(self.item_noise, items, 1.0)
-        shown = {"baseline": baseline, "text": text, "deviation": self.deviation * noise.sqrt()}
-        return Prediction(self.curve(baseline + text), shown)
+        return self.deviation * noise.sqrt()
 
     # ---- explanation
 

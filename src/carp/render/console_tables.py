@@ -18,12 +18,12 @@ from carp.errors import InputError
 from carp.render.wording import neutral
 
 if TYPE_CHECKING:
-    from carp.answers import Recommendation
+    from carp.answers import Predictions, Recommendation
     from carp.reviews.sources.ledger import Ledger
 
 MAX_NEWCOMER_BYTES = 10_000_000
 PAIR = ("user", "item")
-ADDED = ("rating", "note")
+ADDED = ("rating", "low", "high", "note")
 RANKED = ("user", "rank", "item", "predicted", "average")
 TITLE = "title"  # the last column, where it is asked for
 PAIRS_HELP = "give a UTF-8 CSV file with the header user,item"
@@ -205,20 +205,19 @@ def read_pairs(path: Path) -> PairFile:
     return PairFile(pairs, [f"given_{n}" if n in ADDED else n for n in (header[p] for p in others)], extras)
 
 
-def predictions_csv(
-    file: PairFile, ratings: Sequence[float], notes: Sequence[str | None], titles: Sequence[str | None] | None = None
-) -> str:
-    """The pairs with their rating and note, then the columns that came with them; lines end in a newline alone.
+def predictions_csv(file: PairFile, found: Predictions, titles: Sequence[str | None] | None = None) -> str:
+    """The pairs with their rating, interval and note, then the columns that came with them.
 
-    With `titles`, the title of each item stands before those columns.
+    Lines end in a newline alone. With `titles`, the title of each item stands before those columns.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     taken = {TITLE: f"given_{TITLE}"} if titles is not None else {}
     writer.writerow([*PAIR, *ADDED, *taken, *(taken.get(name, name) for name in file.extra_names)])
     named = [()] * len(file.pairs) if titles is None else [(title or "",) for title in titles]
-    for pair, rating, note, name, extra in zip(file.pairs, ratings, notes, named, file.extras, strict=True):
-        writer.writerow([*pair, f"{rating:.6f}", note or "", *name, *extra])
+    numbers = zip(found, *found.intervals(), strict=True)
+    for pair, three, note, name, extra in zip(file.pairs, numbers, found.notes, named, file.extras, strict=True):
+        writer.writerow([*pair, *("" if n is None else f"{n:.6f}" for n in three), note or "", *name, *extra])
     return written.getvalue()
 
 

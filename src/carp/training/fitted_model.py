@@ -13,13 +13,15 @@ from torch import Tensor
 
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs
+from carp.models.calibration import NORMAL_90
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents, score_newcomer, score_pairs
 from carp.reviews.readable import ReadableDocument
-from carp.reviews.split_parts import TRAIN
+from carp.reviews.split_parts import TRAIN, VALID
 from carp.training.fitted_corpus import FittedCorpus
 
 PAIRS_AT_ONCE = 500
+ENOUGH_TO_MEASURE = 20  # validation pairs
 Numbers = NDArray[np.int64]
 
 
@@ -64,6 +66,28 @@ class FittedModel:
                 found = self._rate_known(Pairs(users[chosen], items[chosen], ratings, own), trained)
                 stars[torch.from_numpy(chosen).to(self.device)] = found.double()
         return np.asarray(stars.clamp(1, self.corpus.levels).cpu())
+
+    @torch.no_grad()
+    def margins(self, users: Numbers, items: Numbers) -> NDArray[np.float64]:
+        """How far above and below its prediction nine ratings of ten lie, in stars; not a number where unknown.
+
+        Models that know how sure they are of each person and thing say it. For the others it is one width for all,
+        which holds nine tenths of the validation ratings.
+        """
+        places = (torch.from_numpy(side).to(self.device) for side in (users, items))
+        deviations = self.model.deviations(*places)
+        if deviations is not None:
+            return NORMAL_90 * np.asarray(deviations.double().cpu())
+        known = self.facts.get("margin")
+        return np.full(len(users), np.nan if known is None else float(known))
+
+    def measure_margin(self) -> float | None:
+        """The width that holds nine tenths of the validation ratings; None where there are hardly any."""
+        valid = self.corpus.pairs(VALID)
+        if len(valid) < ENOUGH_TO_MEASURE:
+            return None
+        errors = np.abs(self.rate(valid.users, valid.items) - valid.ratings)
+        return float(np.quantile(errors, 0.9, method="higher"))
 
     def trained_record(self, user: int, item: int) -> int:
         """The record of a pair that was trained on; -1 for every other pair."""
