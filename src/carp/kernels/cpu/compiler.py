@@ -16,6 +16,7 @@ import subprocess
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,6 +24,7 @@ from carp.errors import SlowerWarning
 from carp.kernels.cpu import c_build
 
 PACKAGED = Path(__file__).with_name("packaged.so")  # in wheels that were built with CARP_BUILD_C=1
+NO_MEMORY = 2  # what a function gives back that had too little
 TYPES = {"p": ctypes.c_void_p, "l": ctypes.c_long, "i": ctypes.c_int, "d": ctypes.c_double}
 SIGNATURES = {  # the arguments of each function: p an address, l a long, i an int, d a double
     "carp_lanes": "",
@@ -30,20 +32,21 @@ SIGNATURES = {  # the arguments of each function: p an address, l a long, i an i
     "carp_read": "ppllplippppp",
     "carp_read_round": "pplpp",
     "carp_read_back_round": "pplplppl",
-    "carp_windows": "pppllpilp",
-    "carp_take": "plplp",
+    "carp_windows": "pppllllplilp",
+    "carp_take": "pllplp",
     "carp_slices": "pplp",
     "carp_slices_round": "ppppp",
     "carp_words_round": "pppppp",
     "carp_rmsprop": "pppplddd",
     "carp_score_room": "p",
-    "carp_score": "pppppiplpp",
+    "carp_score": "pppppllliplpp",
     "carp_group": "pllpp",
     "carp_pair_room": "p",
     "carp_pair_forward": "ppplppp",
     "carp_pair_back": "ppplpppp",
 }
-COUNTING = {"carp_lanes", "carp_score_room", "carp_group", "carp_pair_room"}  # these give a long back, others nothing
+COUNTING = {"carp_lanes", "carp_score_room", "carp_group", "carp_pair_room"}  # these give a number back
+SILENT = {"carp_pack", "carp_slices", "carp_rmsprop"}  # these nothing, and all others whether they did their work
 
 
 class KernelLibrary(ctypes.CDLL):
@@ -54,7 +57,9 @@ class KernelLibrary(ctypes.CDLL):
         for name, arguments in SIGNATURES.items():
             function = getattr(self, name)
             function.argtypes = [TYPES[kind] for kind in arguments]
-            function.restype = ctypes.c_long if name in COUNTING else None
+            function.restype = None if name in SILENT else ctypes.c_long
+            if name not in COUNTING | SILENT:
+                function.errcheck = _done
         self.packaged = file == PACKAGED
         self.lanes: int = self.carp_lanes()  # numbers in a vector
         self.tile = 2 * self.lanes  # words worked on at once: TOKENS of tiles.h
@@ -62,6 +67,15 @@ class KernelLibrary(ctypes.CDLL):
     def filled_up(self, columns: int) -> int:
         """The columns of a row that is filled up to whole vectors."""
         return -(-columns // self.lanes) * self.lanes
+
+
+def _done(refused: int, function: Any, given: tuple[Any, ...]) -> int:
+    """Raise what a function of C says of what it was given."""
+    if refused == NO_MEMORY:
+        raise MemoryError(function.__name__)
+    if refused:
+        raise IndexError(f"{function.__name__} was given numbers that do not fit together")
+    return refused
 
 
 @cache
