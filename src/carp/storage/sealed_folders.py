@@ -195,6 +195,7 @@ def _check_manifest(folder: SealedFolder) -> None:
 def _open_file(folder: SealedFolder, handle: int, name: str, facts: Any) -> None:
     place, file_fix = PurePosixPath(name), folder.again
     outside = place.is_absolute() or ".." in place.parts or "\0" in name or len(name) > 200 or str(place) != name
+    outside = outside or not place.parts
     if outside or not isinstance(facts, dict):
         raise DamagedError("the manifest is damaged", where=str(folder.path / MANIFEST), fix=file_fix)
     where = str(folder.path / name)
