@@ -582,17 +582,18 @@ class Recommender:
         return folder_size(folder)
 
 
-def load(folder: Path | str, *, device: str = "auto") -> Recommender:
+def load(folder: Path | str, *, device: str = "auto", key_file: Path | str | None = None) -> Recommender:
     """A saved recommender, ready to predict and explain. Damage is refused.
 
     Args:
         folder: What `Recommender.save` or `carp train` made.
         device: auto, cpu, cuda or cuda:N.
+        key_file: A key that the folder must have been signed with; by default the one of $CARP_KEY_FILE, if it is set.
 
     Returns:
         The recommender.
     """
-    name, model, baseline, corpus, facts, log = read_bundle(Path(folder))
+    name, model, baseline, corpus, facts, log = read_bundle(Path(folder), None if key_file is None else Path(key_file))
     where = choose_device(device)
     kept = {f.name for f in dataclasses.fields(FittedCorpus)} | {"model", "config", "data", "made_with"}
     facts = {key: value for key, value in facts.items() if key not in kept}

@@ -6,8 +6,16 @@ which is checked by the same opening that everything is read by. No pickle, no c
 
 from carp.storage.folder_locks import holding, holding_if_free
 from carp.storage.leftovers import bring_back, sweep
-from carp.storage.new_folders import new_folder, refuse_existing, seal
-from carp.storage.sealed_folders import FORMAT_VERSION, MANIFEST, SealedFolder, check_folder, opened_folder
+from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
+from carp.storage.sealed_folders import (
+    FORMAT_VERSION,
+    MANIFEST,
+    SealedFolder,
+    check_folder,
+    check_signed,
+    kind_of,
+    opened_folder,
+)
 from carp.storage.signatures import KEY_FILE, SIGNATURE, sign_folder
 from carp.storage.written_files import (
     append_json_line,
@@ -37,11 +45,13 @@ __all__ = [
     "arrays_of",
     "bring_back",
     "check_folder",
+    "check_signed",
     "disk_errors",
     "folder_size",
     "holding",
     "holding_if_free",
     "json_of",
+    "kind_of",
     "load_arrays",
     "new_file",
     "new_folder",
@@ -54,6 +64,7 @@ __all__ = [
     "seal",
     "sha256",
     "sign_folder",
+    "sole_writer",
     "sweep",
     "sync_folder",
     "write_bytes",

@@ -48,6 +48,16 @@ def new_folder(path: Path | str, kind: str, *, overwrite: bool = False) -> Itera
                 shutil.rmtree(partial, ignore_errors=True)  # unfinished, or what was there before
 
 
+@contextlib.contextmanager
+def sole_writer(path: Path) -> Iterator[None]:
+    """Be the only one who writes at this place, whose parents are made where they are missing."""
+    with contextlib.ExitStack() as stack:
+        with disk_errors(path):
+            path.absolute().parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(holding(path))
+        yield
+
+
 def put_in_place(partial: Path, path: Path) -> None:
     """Put a finished folder in its place. What was there before stands in the finished one's place, to be removed."""
     if not path.exists():

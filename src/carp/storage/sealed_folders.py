@@ -103,22 +103,41 @@ class SealedFolder:
 @contextlib.contextmanager
 def opened_folder(path: Path | str, kind: str, key_file: Path | None = None) -> Iterator[SealedFolder]:
     """Open a sealed folder with all its files. With a key, here or in $CARP_KEY_FILE, it must be signed with it."""
-    path = Path(path)
-    if key_file is None and os.environ.get(KEY_FILE):
-        key_file = Path(os.environ[KEY_FILE])
-    folder = _opened(path, kind, key_file)
+    folder = _opened(Path(path), kind, key_file or _own_key())
     try:
         yield folder
     finally:
         folder.close()
 
 
-def check_folder(path: Path | str, kind: str, *, contents: bool = True) -> dict[str, Any]:
+def check_folder(path: Path | str, kind: str, *, contents: bool = True, unsigned: bool = False) -> dict[str, Any]:
     """The manifest of a folder whose files are all there and unaltered; anything else is an error."""
-    with opened_folder(path, kind) as folder:
+    folder = _opened(Path(path), kind, None if unsigned else _own_key())
+    try:
         if contents:
             folder.check_all()
         return folder.manifest
+    finally:
+        folder.close()
+
+
+def check_signed(path: Path, kind: str, key_file: Path) -> None:
+    """Refuse a folder that was not signed with a key, or is not as it was when it was signed."""
+    with opened_folder(path, kind, key_file) as folder:
+        folder.check_all()
+
+
+def kind_of(path: Path) -> str:
+    """What kind of folder this says it is."""
+    manifest = json_of((path / MANIFEST).read_bytes(), path) if (path / MANIFEST).is_file() else None
+    kind = manifest.get("kind") if isinstance(manifest, dict) else None
+    if not isinstance(kind, str):
+        raise StorageError("this is neither a model nor a corpus", where=str(path), fix="give a folder made by carp")
+    return kind
+
+
+def _own_key() -> Path | None:
+    return Path(os.environ[KEY_FILE]) if os.environ.get(KEY_FILE) else None
 
 
 def _opened(path: Path, kind: str, key_file: Path | None) -> SealedFolder:

@@ -20,6 +20,8 @@ from carp.errors import DamagedError, StorageError
 from carp.storage.folder_locks import names
 from carp.storage.leftovers import beside, sweep_files
 
+AGAIN = "run the same command again, a training with --resume"
+
 
 @contextlib.contextmanager
 def disk_errors(where: Path) -> Iterator[None]:
@@ -28,7 +30,10 @@ def disk_errors(where: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            what, fix = "there is no space left on the disk", "free some space and run the same command again"
+            what, fix = (
+                "there is no space left on the disk",
+                f"free some space and {AGAIN}",
+            )
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             what, fix = "writing is not allowed here", "choose a folder you may write to"
         elif error.errno == errno.ENOMEM:
@@ -36,7 +41,10 @@ def disk_errors(where: Path) -> Iterator[None]:
         elif error.errno in (errno.ENOTDIR, errno.EEXIST):
             what, fix = "a file stands where a folder is needed", "choose another place"
         else:
-            what, fix = f"the disk refused ({error.strerror or error})", "check the disk and run it again"
+            what, fix = (
+                f"the disk refused ({error.strerror or error})",
+                f"check the disk and {AGAIN}",
+            )
         raise StorageError(what, where=str(where), fix=fix) from error
 
 

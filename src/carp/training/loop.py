@@ -25,7 +25,7 @@ from carp.kernels.dispatch import Trainer, native_kernels, trainer_for
 from carp.models.base import RatingModel
 from carp.models.batch import Batch, TrainingData
 from carp.models.predict import predict_pairs
-from carp.storage import holding
+from carp.storage import sole_writer
 from carp.training.checkpoint import Checkpoint, TrainingState, copy_of
 from carp.training.divergence import FaultyBatch, check_epoch, diverged
 
@@ -153,7 +153,7 @@ def train(
     device = device or choose_device()
     watcher = watcher or Silent()
     model.to(device).train()
-    with repeatable(), contextlib.nullcontext() if folder is None else holding(folder):
+    with repeatable(), contextlib.nullcontext() if folder is None else sole_writer(folder):
         checkpoint = Checkpoint(folder, identity, circumstances(model, device)) if folder is not None else None
         if checkpoint is not None:
             checkpoint.sweep()
