@@ -142,11 +142,14 @@ def read_json_lines(path: Path) -> list[Any]:
     return values
 
 
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> str:
+    """Write arrays as a safetensors file. The sha256 sum of what was to be written, whatever the disk made of it."""
     from safetensors.numpy import save
 
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    write_bytes(path, save(whole, metadata=dict(metadata or {})))
+    content = save(whole, metadata=dict(metadata or {}))
+    write_bytes(path, content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from carp.errors import CarpWarning, DamagedError, UsageError
@@ -18,9 +19,9 @@ from carp.models.base import RatingModel
 from carp.storage import (
     append_json_line,
     arrays_of,
+    disk_errors,
     read_json,
     save_arrays,
-    sha256,
     sweep,
     write_bytes,
     write_json,
@@ -77,11 +78,14 @@ class Checkpoint:
         arrays |= {f"best.{name}": tensor for name, tensor in best.items()}
         for place, state in (optimizer.state_dict()["state"] if optimizer else {}).items():
             arrays |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        with disk_errors(self.folder):
+            self._write({name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}, progress)
+
+    def _write(self, arrays: dict[str, NDArray[Any]], progress: TrainingState) -> None:
         file = self.folder / f"epoch-{progress.epoch:04d}.safetensors"
-        save_arrays(file, {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()})
-        lines = [dict(record) for record in progress.history]
-        self._log(lines)
-        facts = {"file": file.name, "sha256": sha256(file), "identity": self.identity, "progress": _finite(progress)}
+        total = save_arrays(file, arrays)
+        self._log([dict(record) for record in progress.history])
+        facts = {"file": file.name, "sha256": total, "identity": self.identity, "progress": _finite(progress)}
         facts["circumstances"] = self.circumstances
         write_json(self.folder / CHECKPOINT, {**facts, "check": _digest(facts)})
         self._keep_only(file)
@@ -124,7 +128,8 @@ class Checkpoint:
         self._tell_of_differences(facts.get("circumstances"))
         file = self.folder / Path(str(facts.get("file"))).name
         tensors = _checked_tensors(file, facts.get("sha256"), again)
-        self._keep_only(file)
+        with disk_errors(self.folder):
+            self._keep_only(file)
         try:
             return self._restore(facts, tensors, model, optimizer)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -153,7 +158,8 @@ class Checkpoint:
 
 def _checked_tensors(file: Path, wanted: Any, again: str) -> dict[str, Tensor]:
     """The tensors of a file that was read once: what was checked is what is used."""
-    content = file.read_bytes() if file.is_file() else b""
+    with disk_errors(file):
+        content = file.read_bytes() if file.is_file() else b""
     if hashlib.sha256(content).hexdigest() != wanted:
         raise DamagedError("the checkpoint is damaged", where=str(file), fix=again)
     return {name: torch.from_numpy(array.copy()) for name, array in arrays_of(content, file).items()}
