@@ -6,8 +6,9 @@ import random
 import shutil
 import sys
 
-import failing_operations
 import pytest
+
+import failing_operations
 
 # Other operations each time, so that in the end all are tried; the seed is printed where it matters.
 FIRST = random.randrange(1, 38)
