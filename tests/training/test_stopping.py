@@ -171,6 +171,13 @@ def test_resuming_where_everything_is_as_it_was_says_nothing(data, tmp_path):
         train(small_model(data), data, settings(epochs=2), device=CPU, folder=tmp_path, resume=True)
 
 
+def test_what_a_killed_training_left_half_written_is_swept_by_the_next(data, tmp_path):
+    for name in ("epoch-0009.safetensors", CHECKPOINT, "log.jsonl"):
+        (tmp_path / f".{name}.0123456789abcdef.partial").write_bytes(b"half")
+    train(small_model(data), data, settings(epochs=1), device=CPU, folder=tmp_path)
+    assert [file.name for file in tmp_path.iterdir() if file.name.endswith("partial")] == []
+
+
 def test_two_trainings_do_not_share_a_folder(data, tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
