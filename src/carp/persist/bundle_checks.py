@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from carp.models.layers import SizedByData
 from carp.reviews.corpora.column_checks import (
     ColumnFault,
     characters_in,
@@ -108,18 +109,23 @@ def check_words(words: list[str]) -> None:
 
 def check_tensors(module: nn.Module, found: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
     """The tensors of a module, each of the kind and the shape that the module asks for, and finite."""
-    wanted = module.state_dict()
+    wanted, free = module.state_dict(), _sized_by_data(module)
     need(wanted.keys() == found.keys(), "the tensors are those of another model")
-    tensors: dict[str, Tensor] = {}
-    for name, array in found.items():
-        tensor = torch.from_numpy(array.copy())
-        if tensor.dtype != wanted[name].dtype or tensor.shape != wanted[name].shape:
-            raise ColumnFault(
-                f"{name} is {tensor.dtype} {[*tensor.shape]}, not {wanted[name].dtype} {[*wanted[name].shape]}"
-            )
-        tensors[name] = tensor
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in found.items()}
+    for name, tensor in tensors.items():
+        should = wanted[name]
+        fits = tensor.ndim == should.ndim if name in free else tensor.shape == should.shape
+        if not fits or tensor.dtype != should.dtype:
+            have, asked = (f"{one.dtype} {list(one.shape)}" for one in (tensor, should))
+            raise ColumnFault(f"{name} is {have} and should be {asked}")
     check_finite(tensors)
     return tensors
+
+
+def _sized_by_data(module: nn.Module) -> set[str]:
+    """The tensors whose lengths only the data know."""
+    found = {prefix: part for prefix, part in module.named_modules() if isinstance(part, SizedByData)}
+    return {f"{prefix}.{name}".removeprefix(".") for prefix, part in found.items() for name in part.sized_by_data}
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
