@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install clean speed speed-growth speed-gpu docs
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu docs torture lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -42,6 +42,17 @@ docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 install: $(VENV)/installed-dev  # everything the tests, the linters, the docs and the benchmarks need
+
+torture: install  # everything that may go wrong, at full numbers; SEED=... replays, PARTS="hostile kills" chooses
+	$(BIN)/python benchmarks/torture.py --seed $(or $(SEED),0) --out results/torture.jsonl $(if $(PARTS),--parts $(PARTS))
+
+lock: install  # the hashes of everything carp is tested with, and the bill of materials
+	$(BIN)/python benchmarks/supply_chain.py --lock requirements.lock --bill results/sbom.cdx.json
+
+install-locked:  # the versions of constraints.txt, and no file whose hash is not in the lock
+	$(BIN)/pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps --editable .
 
 $(VENV)/installed: pyproject.toml constraints.txt  # what carp itself needs, and no more
 	$(BIN)/pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.models import ArgumentInfo
 
 from carp.cli.entry import COMMANDS
@@ -58,6 +59,8 @@ def parameters_of(command: Callable[..., Any]) -> list[Parameter]:
     hints = typing.get_type_hints(command, include_extras=True)
     found = []
     for name, parameter in inspect.signature(command).parameters.items():
+        if hints[name] is typer.Context:  # given by typer, not typed by anybody
+            continue
         kind, info = typing.get_args(hints[name])
         required = parameter.default is inspect.Parameter.empty
         shape = info.metavar or _shape(kind)

@@ -35,7 +35,7 @@ from carp.reviews.readable import ReadableDocument
 from carp.reviews.split import split_corpus
 from carp.settings import sort_settings
 from carp.storage import folder_size
-from carp.training.checkpoint import LOG, TrainingState
+from carp.training.checkpoint import TrainingState
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
 from carp.training.fitted_model import FittedModel
 from carp.training.loop import Watcher, choose_device, train
@@ -609,23 +609,23 @@ class Recommender:
         return folder_size(folder)
 
 
-def load(folder: Path | str, *, device: str = "auto") -> Recommender:
+def load(folder: Path | str, *, device: str = "auto", key_file: Path | str | None = None) -> Recommender:
     """A saved recommender, ready to predict and explain. Damage is refused.
 
     Args:
         folder: What `Recommender.save` or `carp train` made.
         device: auto, cpu, cuda or cuda:N.
+        key_file: A key that the folder must have been signed with; by default the one of $CARP_KEY_FILE, if it is set.
 
     Returns:
         The recommender.
     """
-    folder = Path(folder)
-    name, model, baseline, corpus, facts = read_bundle(folder)
+    name, model, baseline, corpus, facts, log = read_bundle(Path(folder), None if key_file is None else Path(key_file))
     where = choose_device(device)
     kept = {f.name for f in dataclasses.fields(FittedCorpus)} | {"model", "config", "data", "made_with"}
     facts = {key: value for key, value in facts.items() if key not in kept}
     fitted = FittedModel(name, model.to(where).eval(), baseline.to(where), corpus, where, facts)
-    return Recommender.of(fitted, training_log=(folder / LOG).read_bytes())
+    return Recommender.of(fitted, training_log=log)
 
 
 def _unknown_note(user: bool, item: bool) -> str | None:

@@ -62,7 +62,7 @@ def lay_out(folder, files):
 
 def content_of(folder):
     """Everything a bundle says, as one sum."""
-    name, model, baseline, fitted, facts = read_bundle(folder)
+    name, model, baseline, fitted, facts, log = read_bundle(folder)
     total = hashlib.sha256(json.dumps([name, facts, fitted.vocabulary.words], sort_keys=True).encode())
     for module in (model, baseline):
         for key, tensor in module.state_dict().items():
@@ -73,7 +73,7 @@ def content_of(folder):
         arrays += [strings.data, strings.offsets]
     for array in arrays:
         total.update(np.ascontiguousarray(array).tobytes())
-    total.update((folder / "log.jsonl").read_bytes())
+    total.update(log)
     return total.hexdigest()
 
 

@@ -109,7 +109,7 @@ class Moments:
         save, opened = checkpoints.Checkpoint.save, pathlib.Path.open
         checkpoints.Checkpoint.save = lambda *given: self.while_saving(save, *given)
         pathlib.Path.open = lambda path, mode="r", *rest, **named: (  # type: ignore[assignment]
-            Pieces(opened(path, mode, *rest, **named), self) if mode == "wb" else opened(path, mode, *rest, **named)
+            Pieces(opened(path, mode, *rest, **named), self) if mode == "xb" else opened(path, mode, *rest, **named)
         )
         os.fsync = self.before(os.fsync)
         pathlib.Path.replace = self.before(pathlib.Path.replace)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import pathlib
+import re
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +23,9 @@ from carp.storage import (
     MANIFEST,
     append_json_line,
     check_folder,
+    holding,
     load_arrays,
+    new_file,
     new_folder,
     read_json,
     read_json_lines,
@@ -108,6 +115,9 @@ def test_a_write_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
         def __exit__(self, *reason):
             self.inner.close()
 
+        def fileno(self):
+            return self.inner.fileno()
+
         def write(self, data):
             self.inner.write(data[: len(data) // 2])
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -131,7 +141,10 @@ def test_a_file_is_never_written_in_its_place(tmp_path, monkeypatch):
     monkeypatch.setattr(pathlib.Path, "open", recorded)
     write_bytes(tmp_path / "note.json", b"old")
     write_bytes(tmp_path / "note.json", b"new")
-    assert names == [(f".note.json.{os.getpid()}.partial", "wb")] * 2
+    assert len(names) == len(set(names)) == 2, "each under a name of its own"
+    for name, mode in names:
+        assert re.fullmatch(r"\.note\.json\.[0-9a-f]{16}\.partial", name)
+        assert mode == "xb"
 
 
 @pytest.mark.parametrize(
@@ -275,18 +288,100 @@ def test_a_folder_of_somebody_else_is_never_overwritten(tmp_path):
 # ---- leftovers
 
 
-def test_leftovers_of_dead_processes_are_swept_and_those_of_living_ones_are_not(tmp_path):
-    dead, living = dead_process(), os.getppid()
-    for owner in (dead, living):
-        (tmp_path / f".thing.{owner}.partial").mkdir()
-        (tmp_path / f".thing.{owner}.partial" / "a.txt").write_bytes(b"half")
-    (tmp_path / f".note.json.{dead}.partial").write_bytes(b"half")
+def test_leftovers_of_dead_writers_are_swept_and_those_of_living_ones_are_not(tmp_path):
+    dead = ".thing.0123456789abcdef.partial"
+    (tmp_path / dead).mkdir()
+    (tmp_path / dead / "a.txt").write_bytes(b"half")
+    (tmp_path / ".note.json.0123456789abcdef.partial").write_bytes(b"half")
     (tmp_path / ".thing.notes.partial").write_bytes(b"somebody's own file")
-    make_folder(tmp_path / "thing", b"new")
-    names = {item.name for item in tmp_path.iterdir()}
-    assert names == {"thing", f".thing.{living}.partial", f".note.json.{dead}.partial", ".thing.notes.partial"}
-    sweep(tmp_path, "note.json")
-    assert not (tmp_path / f".note.json.{dead}.partial").exists()
+    with new_folder(tmp_path / "other", "thing") as living, new_file(tmp_path / "log") as file:
+        make_folder(tmp_path / "thing", b"new")
+        in_a_process("from carp.storage import sweep; sweep(Path(sys.argv[1]), '*')", tmp_path)
+        names = {item.name for item in tmp_path.iterdir()}
+        assert names == {"thing", ".thing.notes.partial", living.name, ".other.lock", Path(file.name).name}
+
+
+def in_a_process(code, *arguments):
+    """What another process prints."""
+    code = f"import sys\nfrom pathlib import Path\n{code}"
+    asked = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+
+
+HOLD = (
+    "from carp.storage import new_folder\n"
+    "with new_folder(sys.argv[1], 'thing', overwrite=True) as partial:\n"
+    "    (partial / 'a.txt').write_bytes(b'theirs')\n"
+    "    print('holding', flush=True)\n"
+    "    sys.stdin.read()\n"
+)
+
+
+@contextlib.contextmanager
+def another_writer(folder):
+    """A process that is writing a folder; it goes on when this ends."""
+    code = f"import sys\n{HOLD}"
+    asked = [sys.executable, "-c", code, str(folder)]
+    writer = subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert writer.stdin
+    assert writer.stdout
+    assert writer.stdout.readline() == "holding\n"
+    try:
+        yield writer
+    finally:
+        writer.stdin.close()
+        writer.wait()
+        writer.stdout.close()
+
+
+def test_a_second_writer_is_told_who_holds_the_place_and_changes_nothing(tmp_path):
+    make_folder(tmp_path / "thing", b"old")
+    with another_writer(tmp_path / "thing") as writer:
+        before = listing(tmp_path)
+        with pytest.raises(UsageError, match=f"process {writer.pid} on {re.escape(socket.gethostname())}") as caught:
+            make_folder(tmp_path / "thing", b"mine", overwrite=True)
+        assert "wait" in caught.value.fix
+        assert listing(tmp_path) == before
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"theirs"
+    assert [item.name for item in tmp_path.iterdir()] == ["thing"]
+
+
+def test_process_numbers_play_no_part_in_who_owns_a_place(tmp_path, monkeypatch):
+    """Two containers share a disk, and in each the writer is process number 1."""
+    with another_writer(tmp_path / "thing") as writer:
+        monkeypatch.setattr(os, "getpid", lambda: writer.pid)
+        with pytest.raises(UsageError, match="another process is writing here"):
+            make_folder(tmp_path / "thing", b"mine")
+        sweep(tmp_path, "*")
+        assert len(list(tmp_path.glob(".thing.*.partial"))) == 1, "what the living writer has so far is still there"
+    check_folder(tmp_path / "thing", "thing")
+
+
+def test_a_lock_goes_with_its_holder_however_it_ends(tmp_path):
+    with another_writer(tmp_path / "thing") as writer:
+        writer.kill()
+        writer.wait()
+        make_folder(tmp_path / "thing", b"mine")
+    assert [item.name for item in tmp_path.iterdir()] == ["thing"]
+
+
+def test_whoever_holds_a_place_may_write_there_again_and_other_threads_may_not(tmp_path):
+    with holding(tmp_path / "thing"):
+        make_folder(tmp_path / "thing", b"mine")
+        with ThreadPoolExecutor(1) as threads, pytest.raises(UsageError, match="another process"):
+            threads.submit(make_folder, tmp_path / "thing", b"theirs", True).result()
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"mine"
+
+
+def test_a_lock_whose_writer_said_nothing_is_respected(tmp_path):
+    with holding(tmp_path / "thing"):
+        (tmp_path / ".thing.lock").write_bytes(b"not json")
+        said = in_a_process(
+            "from carp.errors import UsageError\nfrom carp.storage import holding\n"
+            "try:\n    holding(Path(sys.argv[1])).__enter__()\nexcept UsageError as error: print(error)",
+            tmp_path / "thing",
+        )
+    assert "another process is writing here (it has not said who it is)" in said
 
 
 def test_a_folder_set_aside_by_a_process_that_died_comes_back(tmp_path):
@@ -311,6 +406,8 @@ def test_a_process_killed_between_the_two_renames_hides_nothing_from_a_reader(tm
     script = (
         "import os, pathlib, signal, sys\n"
         "from carp.storage import new_folder, write_bytes\n"
+        "import carp.storage.new_folders as folders\n"
+        "folders.exchanged = lambda one, other: False  # a system that cannot do it in one step\n"
         "rename = pathlib.Path.rename\n"
         "def rename_and_die(path, target):\n"
         "    rename(path, target)\n"
@@ -326,16 +423,18 @@ def test_a_process_killed_between_the_two_renames_hides_nothing_from_a_reader(tm
 
 
 def test_a_reader_removes_nothing_and_takes_nothing_from_the_living(tmp_path):
-    dead, living = dead_process(), os.getppid()
+    dead = "0123456789abcdef"
     make_folder(tmp_path / "thing", b"old")
     (tmp_path / f".thing.{dead}.partial").mkdir()
     (tmp_path / f".thing.{dead}.replaced").mkdir()
     check_folder(tmp_path / "thing", "thing")
     assert len(list(tmp_path.iterdir())) == 3
     (tmp_path / f".thing.{dead}.replaced").rmdir()
-    (tmp_path / "thing").rename(tmp_path / f".thing.{living}.replaced")
-    with pytest.raises(StorageError, match="there is no thing here"):
-        check_folder(tmp_path / "thing", "thing")
+    with another_writer(tmp_path / "thing"):
+        (tmp_path / "thing").rename(tmp_path / f".thing.{dead}.replaced")
+        with pytest.raises(StorageError, match="there is no thing here"):
+            check_folder(tmp_path / "thing", "thing")
+        (tmp_path / f".thing.{dead}.replaced").rename(tmp_path / "thing")
 
 
 def test_a_reader_who_may_not_rename_is_told_that_nothing_is_there(tmp_path, monkeypatch):
@@ -384,7 +483,7 @@ def test_a_process_killed_while_filling_leaves_the_old_folder(tmp_path):
     run_to_its_death(script, tmp_path / "thing")
     assert (tmp_path / "thing" / "a.txt").read_bytes() == b"old"
     check_folder(tmp_path / "thing", "thing")
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 3, "the old folder, half a new one, and a lock that nobody holds"
     make_folder(tmp_path / "thing", b"newer", overwrite=True)
     assert [item.name for item in tmp_path.iterdir()] == ["thing"]
 

@@ -18,7 +18,15 @@ from typing import Annotated, Any
 import typer
 
 import carp
-from carp.cli import about_commands, measure_commands, prepare_command, serve_commands, train_command, use_commands
+from carp.cli import (
+    about_commands,
+    measure_commands,
+    prepare_command,
+    serve_commands,
+    sign_command,
+    train_command,
+    use_commands,
+)
 from carp.errors import CarpError, CarpWarning, UsageError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -34,6 +42,7 @@ COMMANDS = (
     measure_commands.bench,
     measure_commands.study,
     measure_commands.report,
+    sign_command.sign,
     about_commands.models,
     about_commands.doctor,
     about_commands.demo,

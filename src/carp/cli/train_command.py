@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def train(
+    context: typer.Context,
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
     out: Out,
     model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = "carp",
@@ -39,6 +40,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a model on a corpus. Training stops when the validation error no longer improves."""
+    from carp.storage import sole_writer
+
     settings = _training_settings(given)
     check_new_folder(out, "model", overwrite)
     from carp.recommender import Recommender
@@ -47,6 +50,7 @@ def train(
         recommender = Recommender(model, seed=seed, split_seed=split_seed, device=device, **settings)
     records = _load_corpus(corpus)
     checkpoints = out.with_name(f"{out.name}.training")
+    context.with_resource(sole_writer(out))  # before another training's checkpoints are looked at
     _check_checkpoints(checkpoints, resume, overwrite)
     if resume and not checkpoints.exists() and not quiet:
         say(f"{checkpoints}: there is no checkpoint to continue from; training starts from the beginning.")

@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
 _TOLD: set[str] = set()
 
-__all__ = ["Trainer", "fast_encode_documents", "fast_score_pairs", "trainer_for"]
+__all__ = ["Trainer", "fast_encode_documents", "fast_score_pairs", "native_kernels", "trainer_for"]
 
 
 class Trainer(Protocol):
     """Trains epoch by epoch as the plain loop does; all random choices follow from the seed and the epoch."""
 
     def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
-        """One pass over the training pairs; the mean loss."""
+        """One pass over the training pairs; the mean loss.
+
+        A trainer that sees the loss of a batch become no number raises FloatingPointError with the batch's number.
+        """
 
 
 def trainer_for(
@@ -54,6 +57,17 @@ def trainer_for(
     except Exception as problem:  # the plain path does not depend on what failed here
         give_way("training", problem)
         return None
+
+
+def native_kernels(model: RatingModel, device: torch.device) -> str | None:
+    """Which code trains this model on the CPU: compiled here, packaged or torch's; None where there is one way only."""
+    from carp.kernels.cpu.compiler import library
+    from carp.models.carp import Carp
+
+    if type(model) is not Carp or device.type != "cpu":
+        return None
+    found = library()
+    return "torch" if found is None else "packaged" if found.packaged else "compiled"
 
 
 def gpu_kernels_wanted(device: torch.device) -> bool:

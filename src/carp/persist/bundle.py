@@ -6,24 +6,36 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carp.errors import DamagedError
+from carp.errors import CarpError, DamagedError, InputError
 from carp.models import model_class
 from carp.models.base import RatingModel, make_config
+from carp.models.batch import Sizes
 from carp.models.layers import TunedBiases
+from carp.persist.bounded_making import BoundedMaking
+from carp.persist.bundle_checks import (
+    check_characters,
+    check_documents,
+    check_facts,
+    check_finite,
+    check_records,
+    check_tensors,
+    check_words,
+)
 from carp.persist.older_layouts import with_characters
+from carp.reviews.corpora.column_checks import ColumnFault
 from carp.reviews.corpora.item_texts import ItemTexts
 from carp.reviews.corpora.provenance import FIRST_LAYOUT, check_made_with, differences, made_with
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.documents import Documents
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.text.vocabulary import Vocabulary
-from carp.storage import check_folder, load_arrays, new_folder, read_json, save_arrays, write_bytes, write_json
+from carp.storage import SealedFolder, new_folder, opened_folder, save_arrays, write_bytes, write_json
 from carp.training.fitted_corpus import FittedCorpus
 
 KIND = "model"
@@ -39,7 +51,9 @@ FILES = (
 )
 ITEM_TEXTS = "items.safetensors"  # only if the corpus has titles or other texts of its items
 FIX = "train the model again, or restore it from a copy"
-NEEDED_FACTS = frozenset({"seed", "split_seed", "fit", "text", "training", "degree_scale"})
+NEEDED_FACTS = frozenset(
+    {"seed", "split_seed", "fit", "text", "training", "degree_scale", "model", "config", "levels", "max_words", "scale"}
+)
 STRINGS = ("users", "items", "texts")
 COLUMNS = ("user", "item", "rating", "part")
 
@@ -55,6 +69,7 @@ def write_bundle(
     log: bytes = b"",
     overwrite: bool = False,
 ) -> None:
+    _refuse_no_numbers(model, baseline)
     with new_folder(folder, KIND, overwrite=overwrite) as partial:
         save_arrays(partial / "model.safetensors", _state(model))
         save_arrays(partial / "baseline.safetensors", _state(baseline))
@@ -79,31 +94,71 @@ def write_bundle(
         write_bytes(partial / "log.jsonl", log)
 
 
-def read_bundle(folder: Path) -> tuple[str, RatingModel, TunedBiases, FittedCorpus, dict[str, Any]]:
-    """Check every byte against the manifest, then build the model from the files."""
-    listed = check_folder(folder, KIND)["files"]
-    facts = read_json(folder / "model.json") if "model.json" in listed else {}
-    layout = check_made_with(facts, KIND, LAYOUT, str(folder))
-    for file in FILES:
-        if file not in listed:  # a file that is not listed was not checked
-            raise DamagedError(f"the manifest does not name {file}", where=str(folder), fix=FIX)
+class Bundle(NamedTuple):
+    """What a saved model holds."""
+
+    name: str
+    model: RatingModel
+    baseline: TunedBiases
+    corpus: FittedCorpus
+    facts: dict[str, Any]
+    log: bytes
+
+
+def read_bundle(folder: Path, key_file: Path | None = None) -> Bundle:
+    """Open the folder once, check every byte and every column, then build the model from what was checked."""
+    with opened_folder(folder, KIND, key_file) as sealed:
+        facts = sealed.json("model.json") if "model.json" in sealed else {}
+        layout = check_made_with(facts, KIND, LAYOUT, str(folder))
+        for file in FILES:
+            if file not in sealed:  # a file that is not listed was not checked
+                raise DamagedError(f"the manifest does not name {file}", where=str(folder), fix=FIX)
+        try:
+            return _bundle(sealed, facts, layout)
+        except CarpError:
+            raise
+        except Exception as error:  # whatever hostile files lead to, they are what is wrong
+            raise DamagedError(
+                f"the files of the model do not fit together ({_in_one_line(error)})", where=str(folder), fix=FIX
+            ) from error
+
+
+def _bundle(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> Bundle:
+    if missing := NEEDED_FACTS - set(facts):
+        raise KeyError(", ".join(sorted(missing)))
+    check_facts(facts)
+    corpus = _fitted_corpus(sealed, facts, layout)
+    if ITEM_TEXTS in sealed:
+        corpus = replace(corpus, item_texts=_item_texts(sealed, len(corpus.items)))
+    model = _model(sealed, facts, corpus.sizes)
+    baseline = TunedBiases(corpus.sizes)
+    baseline.load_state_dict(check_tensors(baseline, sealed.arrays("baseline.safetensors")))
+    log = sealed.read("log.jsonl")
+    sealed.check_all()
+    facts |= differences(facts, KIND, str(sealed.path))
+    return Bundle(facts["model"], model.eval(), baseline, corpus, facts, log)
+
+
+def _model(sealed: SealedFolder, facts: dict[str, Any], sizes: Sizes) -> RatingModel:
+    kind = model_class(facts["model"])
+    saved = sealed.arrays("model.safetensors")
+    with BoundedMaking(sum(array.size for array in saved.values())):
+        model = kind(make_config(kind, facts["config"]), sizes)
+    model.load_state_dict(check_tensors(model, saved))
+    return model
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _refuse_no_numbers(model: RatingModel, baseline: TunedBiases) -> None:
+    """A model whose weights are no numbers has nothing to say, and is not saved as if it had."""
     try:
-        if missing := NEEDED_FACTS - set(facts):
-            raise KeyError(", ".join(sorted(missing)))
-        fitted = _fitted_corpus(folder, facts, layout)
-        if ITEM_TEXTS in listed:
-            fitted = replace(fitted, item_texts=_item_texts(folder / ITEM_TEXTS, len(fitted.items)))
-        name = str(facts["model"])
-        kind = model_class(name)
-        model = kind(make_config(kind, facts["config"]), fitted.sizes)
-        model.load_state_dict(_tensors(folder / "model.safetensors"))
-        baseline = TunedBiases(fitted.sizes)
-        baseline.load_state_dict(_tensors(folder / "baseline.safetensors"))
-    except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
-        raise DamagedError(
-            f"the files of the model do not fit together ({error})", where=str(folder), fix=FIX
-        ) from error
-    return name, model.eval(), baseline, fitted, facts | differences(facts, KIND, str(folder))
+        check_finite(model.state_dict() | baseline.state_dict())
+    except ColumnFault as fault:
+        fix = "train it again with a lower learning_rate"
+        raise InputError(f"this model is not saved: {fault}", fix=fix) from None
 
 
 def _libraries() -> dict[str, str]:
@@ -112,10 +167,6 @@ def _libraries() -> dict[str, str]:
 
 def _state(module: torch.nn.Module) -> dict[str, NDArray[Any]]:
     return {name: tensor.detach().cpu().numpy() for name, tensor in module.state_dict().items()}
-
-
-def _tensors(path: Path) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(array.copy()) for name, array in load_arrays(path).items()}
 
 
 def _records(fitted: FittedCorpus) -> dict[str, NDArray[Any]]:
@@ -131,30 +182,36 @@ def _documents(fitted: FittedCorpus) -> dict[str, NDArray[Any]]:
     return {f"{side}.{name}": array for side, docs in sides.items() for name, array in docs.arrays().items()}
 
 
-def _item_texts(path: Path, items: int) -> ItemTexts:
-    texts = ItemTexts.from_columns(load_arrays(path))
+def _item_texts(sealed: SealedFolder, items: int) -> ItemTexts:
+    texts = ItemTexts.from_columns(sealed.arrays(ITEM_TEXTS))
     if fault := texts.fault(items):
-        raise ValueError(fault)
+        raise ColumnFault(fault)
     return texts
 
 
-def _fitted_corpus(folder: Path, facts: dict[str, Any], layout: int) -> FittedCorpus:
-    records = load_arrays(folder / "records.safetensors")
-    words = load_arrays(folder / "documents.safetensors")
+def _fitted_corpus(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> FittedCorpus:
+    records, words = sealed.arrays("records.safetensors"), sealed.arrays("documents.safetensors")
     strings = {n: StringColumn(records.pop(f"{n}_bytes"), records.pop(f"{n}_offsets")) for n in STRINGS}
+    vocabulary = Vocabulary.from_json(sealed.json("tokeniser.json"))
+    check_words(vocabulary.words)
+    check_records(strings, records, facts["levels"])
+    for side in ("user", "item"):
+        check_documents(side, words, strings, records, len(vocabulary), facts["max_words"])
     if layout == FIRST_LAYOUT:
-        words = with_characters(words, strings["texts"], str(folder))
+        words = with_characters(words, strings["texts"], str(sealed.path))
+    for side in ("user", "item"):
+        check_characters(side, words, strings["texts"])
     documents = {
         side: Documents(**{f.name: words[f"{side}.{f.name}"] for f in fields(Documents)}) for side in ("user", "item")
     }
     columns: dict[str, Any] = {**strings, **{name: records[name] for name in COLUMNS}}
     return FittedCorpus(
         **columns,
-        vocabulary=Vocabulary.from_json(read_json(folder / "tokeniser.json")),
+        vocabulary=vocabulary,
         user_documents=documents["user"],
         item_documents=documents["item"],
-        max_words=int(facts["max_words"]),
-        levels=int(facts["levels"]),
+        max_words=facts["max_words"],
+        levels=facts["levels"],
         scale=RatingScale(**facts["scale"]),
         facts=facts["data"],
     )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
+from carp.reviews.corpora.column_checks import check_kind, need
 from carp.reviews.corpora.provenance import FIRST_TOKENISER
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.text import tokens
@@ -33,7 +34,10 @@ def with_characters(documents: Arrays, texts: StringColumn, where: str) -> Array
     found = {name: array for name, array in documents.items() if not name.endswith(".place")}
     for side in sides:
         review = np.searchsorted(records, documents[f"{side}.review"])
-        token = cut.offsets[review] + documents[f"{side}.place"]
+        place = documents[f"{side}.place"]
+        check_kind(f"{side}.place", place, np.int32, len(review))
+        need(bool(((place >= 0) & (place < np.diff(cut.offsets)[review])).all()), f"{side}.place is beyond the review")
+        token = cut.offsets[review] + place
         starts = cut.starts[token]
         found[f"{side}.characters"] = np.stack([starts, starts + cut.lengths[token]], axis=1)
     return found

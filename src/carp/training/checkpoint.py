@@ -5,21 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from carp.errors import DamagedError, UsageError
+from carp.errors import CarpWarning, DamagedError, UsageError
 from carp.models.base import RatingModel
 from carp.storage import (
     append_json_line,
-    load_arrays,
+    arrays_of,
+    disk_errors,
     read_json,
     save_arrays,
-    sha256,
     sweep,
     write_bytes,
     write_json,
@@ -55,6 +57,7 @@ class Checkpoint:
 
     folder: Path
     identity: str
+    circumstances: dict[str, Any] = field(default_factory=dict)  # which the last bits depend on
 
     def exists(self) -> bool:
         return (self.folder / CHECKPOINT).exists()
@@ -75,13 +78,26 @@ class Checkpoint:
         arrays |= {f"best.{name}": tensor for name, tensor in best.items()}
         for place, state in (optimizer.state_dict()["state"] if optimizer else {}).items():
             arrays |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        with disk_errors(self.folder):
+            self._write({name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}, progress)
+
+    def _write(self, arrays: dict[str, NDArray[Any]], progress: TrainingState) -> None:
         file = self.folder / f"epoch-{progress.epoch:04d}.safetensors"
-        save_arrays(file, {name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()})
-        lines = [dict(record) for record in progress.history]
-        self._log(lines)
-        facts = {"file": file.name, "sha256": sha256(file), "identity": self.identity, "progress": _finite(progress)}
+        total = save_arrays(file, arrays)
+        self._log([dict(record) for record in progress.history])
+        facts = {"file": file.name, "sha256": total, "identity": self.identity, "progress": _finite(progress)}
+        facts["circumstances"] = self.circumstances
         write_json(self.folder / CHECKPOINT, {**facts, "check": _digest(facts)})
         self._keep_only(file)
+
+    def _tell_of_differences(self, before: Any) -> None:
+        """Resuming gives the same bits only where everything is as it was."""
+        known = before if isinstance(before, dict) else {}
+        changed = {name: now for name, now in self.circumstances.items() if known.get(name, now) != now}
+        if changed:
+            other = "; ".join(f"{name} {known[name]}, now {now}" for name, now in changed.items())
+            what = f"{self.folder}: this training began with {other}. It goes on, and its last bits may differ."
+            warnings.warn(what, CarpWarning, stacklevel=4)
 
     def _keep_only(self, file: Path) -> None:
         for other in self.folder.glob("epoch-*.safetensors"):
@@ -109,11 +125,23 @@ class Checkpoint:
                 where=str(self.folder),
                 fix="give the same settings, or " + again,
             )
-        file = self.folder / str(facts["file"])
-        if not file.is_file() or sha256(file) != facts["sha256"]:
-            raise DamagedError("the checkpoint is damaged", where=str(file), fix=again)
-        self._keep_only(file)
-        tensors = {name: torch.from_numpy(array.copy()) for name, array in load_arrays(file).items()}
+        self._tell_of_differences(facts.get("circumstances"))
+        file = self.folder / Path(str(facts.get("file"))).name
+        tensors = _checked_tensors(file, facts.get("sha256"), again)
+        with disk_errors(self.folder):
+            self._keep_only(file)
+        try:
+            return self._restore(facts, tensors, model, optimizer)
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise DamagedError(f"the checkpoint does not fit ({error})", where=str(file), fix=again) from error
+
+    def _restore(
+        self,
+        facts: dict[str, Any],
+        tensors: dict[str, Tensor],
+        model: RatingModel,
+        optimizer: torch.optim.Optimizer | None,
+    ) -> tuple[TrainingState, dict[str, Tensor]]:
         model.load_state_dict(_part(tensors, "model."))
         if optimizer is not None:
             state: dict[int, dict[str, Tensor]] = {}
@@ -126,6 +154,15 @@ class Checkpoint:
             progress["best_error"] = math.inf
         device = next(iter(model.state_dict().values())).device
         return TrainingState(**progress), {n: t.to(device) for n, t in _part(tensors, "best.").items()}
+
+
+def _checked_tensors(file: Path, wanted: Any, again: str) -> dict[str, Tensor]:
+    """The tensors of a file that was read once: what was checked is what is used."""
+    with disk_errors(file):
+        content = file.read_bytes() if file.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != wanted:
+        raise DamagedError("the checkpoint is damaged", where=str(file), fix=again)
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays_of(content, file).items()}
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

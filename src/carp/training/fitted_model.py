@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from carp.errors import InputError
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs
 from carp.models.calibration import NORMAL_90
@@ -40,8 +41,8 @@ class FittedModel:
     def sides(self) -> tuple[Tensor, Tensor]:
         """The sides of all users and of all items, each document encoded once; for models whose sides separate."""
         return (
-            encode_documents(self.model.encode_users, self.corpus.user_documents, self.device),
-            encode_documents(self.model.encode_items, self.corpus.item_documents, self.device),
+            _numbers(encode_documents(self.model.encode_users, self.corpus.user_documents, self.device)),
+            _numbers(encode_documents(self.model.encode_items, self.corpus.item_documents, self.device)),
         )
 
     @torch.no_grad()
@@ -65,7 +66,7 @@ class FittedModel:
                 ratings = self.corpus.rating[own] if trained else np.zeros(len(chosen), np.float32)
                 found = self._rate_known(Pairs(users[chosen], items[chosen], ratings, own), trained)
                 stars[torch.from_numpy(chosen).to(self.device)] = found.double()
-        return np.asarray(stars.clamp(1, self.corpus.levels).cpu())
+        return np.asarray(_numbers(stars).clamp(1, self.corpus.levels).cpu())
 
     @torch.no_grad()
     def margins(self, users: Numbers, items: Numbers) -> NDArray[np.float64]:
@@ -115,4 +116,12 @@ class FittedModel:
         stars = self.baseline(torch.full_like(places, -1), places).double()
         known = places >= 0
         stars[known] = score_newcomer(self.model, viewpoints, self.sides[1], places[known]).double()
-        return np.asarray(stars.clamp(1, self.corpus.levels).cpu())
+        return np.asarray(_numbers(stars).clamp(1, self.corpus.levels).cpu())
+
+
+def _numbers(found: Tensor) -> Tensor:
+    """What a model found, unless it is no number: then its weights are too large, and nobody should act on them."""
+    if not bool(torch.isfinite(found).all()):
+        fix = "train it again, or restore it from a copy"
+        raise InputError("the weights of this model lead to what is no number", fix=fix)
+    return found

@@ -21,11 +21,13 @@ import torch
 from torch import Tensor
 
 from carp.errors import CarpError, UsageError
-from carp.kernels.dispatch import Trainer, trainer_for
+from carp.kernels.dispatch import Trainer, native_kernels, trainer_for
 from carp.models.base import RatingModel
 from carp.models.batch import Batch, TrainingData
 from carp.models.predict import predict_pairs
+from carp.storage import sole_writer
 from carp.training.checkpoint import Checkpoint, TrainingState, copy_of
+from carp.training.divergence import FaultyBatch, check_epoch, diverged
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,13 @@ def make_optimizer(model: RatingModel, settings: TrainingSettings) -> torch.opti
     )
 
 
+def circumstances(model: RatingModel, device: torch.device) -> dict[str, Any]:
+    """What the last bits of a training depend on, besides what it is trained on."""
+    native = native_kernels(model, device)
+    threads = torch.get_num_threads() if device.type == "cpu" else None
+    return {"device": device.type, "threads": threads, "kernels": native, "torch": torch.__version__}
+
+
 def train(
     model: RatingModel,
     data: TrainingData,
@@ -144,8 +153,8 @@ def train(
     device = device or choose_device()
     watcher = watcher or Silent()
     model.to(device).train()
-    with repeatable():
-        checkpoint = Checkpoint(folder, identity) if folder is not None else None
+    with repeatable(), contextlib.nullcontext() if folder is None else sole_writer(folder):
+        checkpoint = Checkpoint(folder, identity, circumstances(model, device)) if folder is not None else None
         if checkpoint is not None:
             checkpoint.sweep()
         optimizer = make_optimizer(model, settings) if model.learns else None
@@ -176,9 +185,10 @@ def _epochs(
     watcher: Watcher,
 ) -> dict[str, Tensor]:
     fast = trainer_for(model, data, settings, device, optimizer)
+    kept = None if checkpoint is None else str(checkpoint.folder)
     try:
         while not progress.finished(settings.epochs, settings.patience):
-            record = _one_epoch(model, data, settings, optimizer, fast, seed, progress.epoch + 1, device, watcher)
+            record = _one_epoch(model, data, settings, optimizer, fast, seed, progress.epoch + 1, device, watcher, kept)
             progress.epoch += 1
             progress.history.append(record)
             if record["valid_mse"] < progress.best_error:
@@ -209,8 +219,10 @@ def _one_epoch(
     epoch: int,
     device: torch.device,
     watcher: Watcher,
+    kept: str | None,
 ) -> dict[str, Any]:
-    watcher.epoch_begins(epoch, math.ceil(len(data.train) / settings.batch_size))
+    count = math.ceil(len(data.train) / settings.batch_size)
+    watcher.epoch_begins(epoch, count)
     torch.manual_seed(int(np.random.default_rng([seed, epoch, 1]).integers(2**62)))  # dropout of this epoch
     began = time.monotonic()
     model.train()
@@ -219,16 +231,21 @@ def _one_epoch(
 
     def batches() -> Iterator[Batch]:
         for batch in data.training_batches(settings.batch_size, seed, epoch, model.needs):
+            faulty.begun += 1
             yield batch.to(device)
             watcher.batch_done()
 
-    loss = model.train_epoch(batches(), optimizer) if fast is None else fast.epoch(seed, epoch, watcher)
+    faulty = FaultyBatch(optimizer)
+    try:
+        loss = model.train_epoch(batches(), optimizer) if fast is None else fast.epoch(seed, epoch, watcher)
+    except FloatingPointError as fault:
+        raise diverged("the loss is no number", epoch, int(fault.args[0]), count, kept) from None
+    finally:
+        batch_of_fault = faulty.end()
     trained = time.monotonic()
-    if not math.isfinite(loss):
-        raise CarpError(
-            f"the loss became {loss} in epoch {epoch}: training diverged", fix="lower it with --set learning_rate=..."
-        )
+    check_epoch(model, {"loss": loss}, epoch, batch_of_fault, count, kept)
     guess = predict_pairs(model, data, data.valid, device)
     error = float(np.square(guess - data.valid.ratings, dtype=np.float64).mean())
+    check_epoch(model, {"validation error": error}, epoch, count, count, kept)
     seconds = {"seconds": round(trained - began, 3), "valid_seconds": round(time.monotonic() - trained, 3)}
     return {"epoch": epoch, "loss": loss, "valid_mse": error, **seconds}

@@ -61,7 +61,8 @@ class NativeJudge:
         if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (model.vote_weight, *sides)):
             return None
         loaded = compiler.library()
-        return None if loaded is None else cls(model, loaded)
+        found = None if loaded is None else cls(model, loaded)
+        return None if found is None or found.room < 0 else found  # C has no room for very long vectors
 
     def gathered(self, numbers: tuple[Tensor, Tensor], below: tuple[int, int]) -> tuple[int, Tensor]:
         """The side with fewer different numbers (0: users, 1: items), and the pairs' places ordered by that side."""
@@ -71,7 +72,10 @@ class NativeJudge:
     def _grouped(self, numbers: Tensor, below: int) -> tuple[int, Tensor]:
         order, starts = torch.empty_like(numbers), numbers.new_empty(below + 1)
         places = starts.data_ptr(), order.data_ptr()
-        return self.library.carp_group(numbers.data_ptr(), len(numbers), below, *places), order
+        different = self.library.carp_group(numbers.data_ptr(), len(numbers), below, *places)
+        if different < 0:
+            raise IndexError(f"a pair's number is not one of the {below} sides")
+        return different, order
 
     def score(
         self, sides: tuple[Tensor, Tensor], numbers: tuple[Tensor, Tensor], folded: int, order: Tensor, balance: Tensor
@@ -82,5 +86,6 @@ class NativeJudge:
         """
         room = Store.of_thread().take("judge", self.room, balance)
         given = (tensor.data_ptr() for tensor in (*sides, *numbers))
+        sizes = len(sides[0]), len(sides[1]), min(len(numbers[0]), len(numbers[1]), balance.numel())
         found = order.data_ptr(), len(order), room.data_ptr(), balance.data_ptr()
-        self.library.carp_score(ctypes.byref(self.weights), *given, folded, *found)
+        self.library.carp_score(ctypes.byref(self.weights), *given, *sizes, folded, *found)

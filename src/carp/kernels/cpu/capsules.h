@@ -23,6 +23,13 @@ typedef struct {
     const float *regression, *regression_bias; /* [2, k], [2] */
 } judge_weights;
 
+/* Vectors as long as these are laid on the stack; longer ones, and all that grows with M, need room elsewhere. */
+#define MOST_ROWS 512
+
+static inline int short_enough(const judge_weights *w) {
+    return w->m > 0 && w->g > 0 && w->k > 0 && w->iterations > 0 && 2 * w->g <= MOST_ROWS && w->wide <= MOST_ROWS;
+}
+
 /* LANES rows [width] turned so that each is a lane. */
 static inline void turn(const float *const *rows, long width, lanes *out) {
     for (long done = 0; done < width && width >= LANES; done += LANES) {
@@ -111,9 +118,10 @@ static inline void squash(lanes *mixture, const float *bias, long k) {
 }
 
 /* Coupling from agreement, both [U, 2], however large the agreements are: see bi_agreement and by_agreement in
-   models/carp.py. `between` [U], where it is given, gets the first capsule's part of the softmax over the capsules. */
-static inline void couple(lanes *b, long units, int bi_agreement, lanes *between) {
-    lanes top[2], sum[2] = {{0}, {0}}, share[units];
+   models/carp.py. `between` [U], where it is given, gets the first capsule's part of the softmax over the capsules;
+   `share` is room for [U]. */
+static inline void couple(lanes *b, long units, int bi_agreement, lanes *between, lanes *share) {
+    lanes top[2], sum[2] = {{0}, {0}};
     for (long u = 0; u < units; u++) {
         const lanes apart = b[2 * u] - b[2 * u + 1], most = larger(b[2 * u], b[2 * u + 1]);
         const lanes less = power(-larger(apart, -apart)), both = 1 + less;
@@ -133,14 +141,14 @@ static inline void couple(lanes *b, long units, int bi_agreement, lanes *between
 
 /* One iteration's mixture and coupling [U, 2], however large the agreements are. */
 static inline void mix_carefully(const judge_weights *w, const lanes *votes, const lanes *heard, lanes *mixture,
-                                 lanes *coupling, lanes *between) {
+                                 lanes *coupling, lanes *between, lanes *share) {
     const long units = w->m * w->m, k = w->k;
     for (long u = 0; u < 2 * units; u++) {
         lanes sum = {0};
         for (long j = 0; j < k; j++) sum += votes[u * k + j] * heard[u % 2 * k + j];
         coupling[u] = sum;
     }
-    couple(coupling, units, w->bi_agreement, between);
+    couple(coupling, units, w->bi_agreement, between, share);
     for (int s = 0; s < 2; s++)
         for (long j = s * k; j < (s + 1) * k; j++) {
             lanes sum = {0};

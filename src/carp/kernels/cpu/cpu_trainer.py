@@ -7,6 +7,7 @@ pieces, so that the bits do not depend on which thread did what.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -43,13 +44,16 @@ class CpuTrainer:
         self.form: type[NativeStep] | type[TorchStep] = NativeStep if covers_steps_in_c(model, self.rows) else TorchStep
 
     def epoch(self, seed: int, epoch: int, watcher: Any) -> float:
-        """One pass over the training pairs; the mean loss."""
-        total, pairs = 0.0, 0
+        """One pass over the training pairs; the mean loss. Where it is no number, the batch's is raised."""
+        total, pairs, done = 0.0, 0, 0
         self.rows.rate = self.optimizer.param_groups[0]["lr"]  # a schedule may change it
         steps = self.maker.steps(seed, epoch)
         step = next(steps, None)
         while step is not None:
             loss, step_after = self.learn(step, steps)
+            done += 1
+            if not math.isfinite(loss):
+                raise FloatingPointError(done)
             total += loss * len(step.batch)
             pairs += len(step.batch)
             watcher.batch_done()

@@ -99,10 +99,12 @@ static void view(const reader *e, const laid_down *d, long p, long begin, const 
 /* The viewpoints [., M, k] of the pairs of some blocks. Where `features` [tiles, n, TOKENS], `gates` [tiles, M · n, TOKENS]
    and `words` [tiles, M · k, TOKENS] are kept for going backward they are of all tiles; else `features` is room for one,
    `words` for those of the longest block and there are no gates. `room` is for
-   (2 n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. */
-void carp_read(const reader *e, const laid_down *d, long first, long last, const float *slices, long stride, int kept,
+   (2 n + 2 (tiles of the longest block + 1) + k) · TOKENS numbers. Like all that give a long back, it gives 0 if it did
+   its work and 1 if it did nothing, because what it was given does not fit together. */
+long carp_read(const reader *e, const laid_down *d, long first, long last, const float *slices, long stride, int kept,
                float *features, float *gates, float *words, float *room, float *viewpoints) {
     const long n = e->filters, m = e->viewpoints, k = e->size;
+    if (!readable(e, d, first, last)) return 1;
     for (long b = first; b < last; b++) {
         const long begin = d->edges[b], end = d->edges[b + 1], origin = kept ? d->tiles[b] : 0;
         float *p = words + origin * m * k * TOKENS;
@@ -120,25 +122,31 @@ void carp_read(const reader *e, const laid_down *d, long first, long last, const
         for (long pair = d->pair_edges[b]; pair < d->pair_edges[b + 1]; pair++)
             view(e, d, pair, begin, p, room, viewpoints + d->pairs[pair] * m * k);
     }
+    return 0;
 }
 
 /* Both sides' blocks in pieces [count, 3] of a side, its first block and the one after its last. Each caller takes the
    next piece that is still free, until none is left. */
-void carp_read_round(const side *sides, const long *pieces, long count, long *next, float *room) {
+long carp_read_round(const side *sides, const long *pieces, long count, long *next, float *room) {
+    long refused = 0;
     for (long i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < count;) {
-        const side *s = sides + pieces[3 * i];
-        carp_read(&s->e, &s->d, pieces[3 * i + 1], pieces[3 * i + 2], s->slices, s->stride, 1, s->features, s->gates,
+        const side *s = sides + !!pieces[3 * i];
+        refused |= carp_read(&s->e, &s->d, pieces[3 * i + 1], pieces[3 * i + 2], s->slices, s->stride, 1, s->features, s->gates,
                   s->words, room, s->viewpoints);
     }
 #ifdef __AVX512F__
     _mm_sfence(); /* other threads see what was put away */
 #endif
+    return refused;
 }
 
-/* The words around each word of some documents, as rows of the slices; beyond the review is `no_word`. */
-void carp_windows(const int *words, const int *review, const long *offsets, long first, long last, const int *slot,
-                  int no_word, long window, int *places) {
+/* The words around each word of some documents, as rows of the slices; beyond the review is `no_word`. There are
+   `documents` of `tokens` words together, and a slot for each of `known` words. */
+long carp_windows(const int *words, const int *review, const long *offsets, long documents, long tokens, long first,
+                  long last, const int *slot, long known, int no_word, long window, int *places) {
     const long half = window / 2;
+    if (first < 0 || last < first || last > documents || !rise(offsets + first, last - first, 0, tokens)) return 1;
+    if (!places_below(words + offsets[first], offsets[last] - offsets[first], known)) return 1;
     for (long d = first; d < last; d++)
         for (long t = offsets[d]; t < offsets[d + 1]; t++)
             for (long s = 0; s < window; s++) {
@@ -146,4 +154,5 @@ void carp_windows(const int *words, const int *review, const long *offsets, long
                 const int same = there >= offsets[d] && there < offsets[d + 1] && review[there] == review[t];
                 places[t * window + s] = same ? slot[words[there]] : no_word;
             }
+    return 0;
 }

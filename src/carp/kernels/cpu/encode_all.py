@@ -64,7 +64,7 @@ def _encode_native(
     everyone = np.arange(len(documents))
     blocks = cut(documents.offsets, everyone, np.zeros(len(documents), np.int64), np.zeros(0, np.int64))
     tile = reader.library.tile
-    laid_down = NativeDocuments(tile, blocks, places)
+    laid_down = NativeDocuments(tile, blocks, places, len(slices), len(out))
     starts = np.searchsorted(documents.offsets[1:], blocks.edges, side="right")  # each block's first document
     sizes = [reader.n * tile, reader.m * reader.k * tile * laid_down.longest, laid_down.room(reader)]
 

@@ -171,8 +171,14 @@ static void read_back(const side *s, long first, long last, long longest, float 
 }
 
 /* Both sides' blocks in the pieces of carp_read_round, each with its own `sums`. */
-void carp_read_back_round(const side *sides, const long *pieces, long count, long *next, long longest, float *room,
+long carp_read_back_round(const side *sides, const long *pieces, long count, long *next, long longest, float *room,
                           float *sums, long size) {
-    for (long i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < count;)
-        read_back(sides + pieces[3 * i], pieces[3 * i + 1], pieces[3 * i + 2], longest, room, sums + i * size);
+    long refused = 0;
+    for (long i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < count;) {
+        const side *s = sides + !!pieces[3 * i];
+        if (readable(&s->e, &s->d, pieces[3 * i + 1], pieces[3 * i + 2]))
+            read_back(s, pieces[3 * i + 1], pieces[3 * i + 2], longest, room, sums + i * size);
+        else refused = 1;
+    }
+    return refused;
 }

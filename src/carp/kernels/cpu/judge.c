@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "capsules.h"
+#include "checks.h"
 
 /* Pairs with one side in common: with fewer, lanes left empty would cost more than folding saves. Never more than LANES,
    so that cutting a user's items at whole vectors changes no digit. */
@@ -60,16 +61,17 @@ static int mix(const judge_weights *w, const lanes *votes, const lanes *heard, l
     return 1;
 }
 
-/* Algorithm 1 after its first iteration, whose mixture is the mean of the votes: b = t · Σ o over the iterations. */
-static void route(const judge_weights *w, const lanes *votes, lanes *mixture) {
+/* Algorithm 1 after its first iteration, whose mixture is the mean of the votes: b = t · Σ o over the iterations.
+   `coupling` is room for [M · M, 3]. */
+static void route(const judge_weights *w, const lanes *votes, lanes *mixture, lanes *coupling) {
     const long k = w->k;
-    lanes heard[2 * k], coupling[2 * w->m * w->m];
+    lanes heard[2 * k], *share = coupling + 2 * w->m * w->m;
     for (long r = 0; r < 2 * k; r++) heard[r] = (lanes){0};
     for (long i = 1;; i++) {
         for (int s = 0; s < 2; s++) squash(mixture + s * k, w->capsule_bias ? w->capsule_bias + s * k : 0, k);
         if (i == w->iterations) return;
         for (long r = 0; r < 2 * k; r++) heard[r] += mixture[r];
-        if (!mix(w, votes, heard, mixture)) mix_carefully(w, votes, heard, mixture, coupling, NULL);
+        if (!mix(w, votes, heard, mixture)) mix_carefully(w, votes, heard, mixture, coupling, NULL, share);
     }
 }
 
@@ -94,7 +96,7 @@ typedef struct {
     const long *numbers[2];  /* of each pair */
     float *balance;          /* of each pair */
     int folded;              /* which of the two sides is */
-    lanes *turned[2], *unit, *votes;
+    lanes *turned[2], *unit, *votes, *coupling;
     float *matrices, *start; /* [M · M, g, wide] from the other side to votes, and the votes' start [M · M, wide] */
 } work;
 
@@ -132,7 +134,7 @@ static void judge(const work *at, const long *places, long count, lanes *mixture
     const long rows = 2 * at->w->k, units = at->w->m * at->w->m;
     const float alike = at->w->bi_agreement ? 1.0f / units : 0.5f;
     for (long r = 0; r < rows; r++) mixture[r] *= alike;
-    route(at->w, at->votes, mixture);
+    route(at->w, at->votes, mixture, at->coupling);
     const lanes found = rate(at->w, 0, mixture) - rate(at->w, 1, mixture + at->w->k);
     for (long l = 0; l < count; l++) at->balance[places[l]] = found[l];
 }
@@ -173,21 +175,28 @@ static void judge_any(const work *at, const long *places, long count) {
     judge(at, places, count, mixture);
 }
 
-/* Numbers that carp_score needs room for, one of them to reach a whole vector's address. */
+/* Numbers that carp_score needs room for, one of them to reach a whole vector's address; -1 where its vectors would be
+   too long for it. */
 long carp_score_room(const judge_weights *w) {
     const long m = w->m, g = w->g, rows = 2 * w->k;
-    return (2 * m * g + 2 * g + m * m * rows + 1) * LANES + m * m * (g + 1) * w->wide;
+    if (!short_enough(w)) return -1;
+    return (2 * m * g + 2 * g + m * m * rows + 3 * m * m + 1) * LANES + m * m * (g + 1) * w->wide;
 }
 
 /* Balances of the pairs at `order`, in which those that have the side to be folded in common best follow each other;
-   the few that have it in common with few wait for others. */
-void carp_score(const judge_weights *w, const float *users, const float *items, const long *user, const long *item,
-                int folded, const long *order, long count, float *room, float *balance) {
+   the few that have it in common with few wait for others. There are so many users, items and `pairs`. */
+long carp_score(const judge_weights *w, const float *users, const float *items, const long *user, const long *item,
+                long user_count, long item_count, long pairs, int folded, const long *order, long count, float *room,
+                float *balance) {
+    if (!short_enough(w) || !numbers_below(order, count, pairs)) return 1;
+    for (long p = 0; p < count; p++)
+        if (!numbers_below(user + order[p], 1, user_count) || !numbers_below(item + order[p], 1, item_count)) return 1;
     const long side = w->m * w->g, rows = 2 * w->k, *numbers = folded ? item : user;
     lanes *v = (lanes *)(((size_t)room + sizeof(lanes) - 1) / sizeof(lanes) * sizeof(lanes));
     lanes *unit = v + 2 * side, *votes = unit + 2 * w->g;
-    float *matrices = (float *)(votes + w->m * w->m * rows), *start = matrices + w->m * side * w->wide;
-    const work at = {w, {users, items}, {user, item}, balance, folded, {v, v + side}, unit, votes, matrices, start};
+    lanes *coupling = votes + w->m * w->m * rows;
+    float *matrices = (float *)(coupling + 3 * w->m * w->m), *start = matrices + w->m * side * w->wide;
+    const work at = {w, {users, items}, {user, item}, balance, folded, {v, v + side}, unit, votes, coupling, matrices, start};
     long waiting[LANES], few = 0;
     for (long first = 0, last; first < count; first = last) {
         for (last = first + 1; last < count && numbers[order[last]] == numbers[order[first]];) last++;
@@ -200,12 +209,14 @@ void carp_score(const judge_weights *w, const float *users, const float *items, 
         }
     }
     if (few) judge_any(&at, waiting, few);
+    return 0;
 }
 
 /* The places of the pairs of one number after those of another, each number's in the order given; how many numbers
-   there are. starts [below + 1]. */
+   there are, or -1 if one is not among those below. starts [below + 1]. */
 long carp_group(const long *numbers, long count, long below, long *starts, long *order) {
     long different = 0;
+    if (!numbers_below(numbers, count, below)) return -1;
     for (long n = 0; n <= below; n++) starts[n] = 0;
     for (long p = 0; p < count; p++) different += !starts[numbers[p] + 1]++;
     for (long n = 0; n < below; n++) starts[n + 1] += starts[n];

@@ -17,12 +17,14 @@
 
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef int whole __attribute__((vector_size(4 * LANES)));
+typedef unsigned bits __attribute__((vector_size(4 * LANES))); /* what does not fit is cut off, and nothing else happens */
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias)); /* in memory, at any address */
 
 static inline lanes all(float x) { return x - (lanes){0}; }
 static inline lanes load(const float *from) { return *(const loose *)from; }
 static inline lanes choose(whole mask, lanes yes, lanes no) { return (lanes)((mask & (whole)yes) | (~mask & (whole)no)); }
-static inline lanes larger(lanes a, lanes b) { return choose(a > b, a, b); }
+/* What is no number stays none in these, or weights that are none would give ratings that are. */
+static inline lanes larger(lanes a, lanes b) { return choose(a <= b, b, a); }
 
 static inline lanes root(lanes x) {
     for (int l = 0; l < LANES; l++) x[l] = __builtin_sqrtf(x[l]);
@@ -31,8 +33,8 @@ static inline lanes root(lanes x) {
 
 /* x, but not beyond ±most. */
 static inline lanes within(lanes x, float most) {
-    x = choose(x > -most, x, all(-most));
-    return choose(x < most, x, all(most));
+    x = choose(x <= -most, all(-most), x);
+    return choose(x >= most, all(most), x);
 }
 
 /* e^x to a few units in the last place, for x between -87 and 88. */
@@ -47,13 +49,13 @@ static inline lanes moderate_power(lanes x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
-    return p * (lanes)((((whole)shifted - 0x4B400000) + 127) << 23);
+    return p * (lanes)(((bits)shifted - 0x4B400000u + 127u) << 23);
 }
 
 /* e^x to a few units in the last place. */
 static inline lanes power(lanes x) {
     x = larger(x, all(-87.0f));
-    return moderate_power(choose(x < 88.0f, x, all(88.0f)));
+    return moderate_power(choose(x >= 88.0f, all(88.0f), x));
 }
 
 /* The lanes of two vectors' first and second halves, taken in turns. */

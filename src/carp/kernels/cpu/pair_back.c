@@ -3,6 +3,7 @@
    iteration of the routing. pair_gradients.py calls it. */
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "capsules.h"
 
@@ -45,10 +46,11 @@ static trace lay_out(const judge_weights *w, lanes *at) {
     return t;
 }
 
-/* Numbers to keep of LANES pairs: where `lay_out` ends. */
+/* Numbers to keep of LANES pairs: where `lay_out` ends; -1 where the vectors would be too long. */
 long carp_pair_room(const pair_weights *weights) {
     const judge_weights *w = &weights->forward;
     const long units = w->m * w->m, rows = 2 * w->k, after = w->iterations - 1;
+    if (!short_enough(w)) return -1;
     return (2 * w->m * w->g + units * rows + 3 * after * units + (w->iterations + after + 3) * rows + 4) * LANES;
 }
 
@@ -85,7 +87,7 @@ static void meet(const judge_weights *w, const trace *t, long u, lanes *unit) {
 
 static float alike(const judge_weights *w) { return w->bi_agreement ? 1.0f / (w->m * w->m) : 0.5f; }
 
-static void route(const judge_weights *w, const trace *t) {
+static void route(const judge_weights *w, const trace *t, lanes *share) {
     const long k = w->k, rows = 2 * k, units = w->m * w->m;
     lanes unit[2 * w->g];
     for (long r = 0; r < rows; r++) t->mixture[r] = (lanes){0};
@@ -104,7 +106,7 @@ static void route(const judge_weights *w, const trace *t) {
         for (int s = 0; s < 2; s++) squash(t->capsules + s * k, NULL, k);
         if (i + 1 == w->iterations) return;
         for (long r = 0; r < rows; r++) heard[r] = i ? heard[r - rows] + t->capsules[r] : t->capsules[r];
-        mix_carefully(w, t->votes, heard, mixture + rows, t->coupling + i * 2 * units, t->between + i * units);
+        mix_carefully(w, t->votes, heard, mixture + rows, t->coupling + i * 2 * units, t->between + i * units, share);
     }
 }
 
@@ -124,18 +126,22 @@ static void rate(const judge_weights *w, const trace *t, int s) {
     t->length[s] = root(square_of(capsule, k) + 1e-12f);
 }
 
-/* viewpoints, aspects [count, M, g]; room for every LANES pairs, at a whole vector's address; lengths [count, 2]. */
-void carp_pair_forward(const pair_weights *weights, const float *viewpoints, const float *aspects, long count,
+static lanes *room_for(long vectors) { return aligned_alloc(sizeof(lanes), vectors * sizeof(lanes)); }
+
+/* viewpoints, aspects [count, M, g]; room for every LANES pairs, at a whole vector's address; lengths [count, 2]. Gives 2
+   back, having done nothing, where there is no memory. */
+long carp_pair_forward(const pair_weights *weights, const float *viewpoints, const float *aspects, long count,
                      float *room, float *balance, float *lengths) {
     const judge_weights *w = &weights->forward;
     const long side = w->m * w->g;
-    lanes *at = (lanes *)room;
+    lanes *at = (lanes *)room, *share = short_enough(w) ? room_for(w->m * w->m) : NULL;
+    if (!share) return short_enough(w) ? 2 : 1;
     for (long first = 0; first < count; first += LANES) {
         const long left = count - first < LANES ? count - first : LANES;
         const trace t = lay_out(w, at);
         take(viewpoints + first * side, left, side, t.v);
         take(aspects + first * side, left, side, t.a);
-        route(w, &t);
+        route(w, &t, share);
         for (int s = 0; s < 2; s++) rate(w, &t, s);
         const lanes found = t.degree[0] * t.length[0] - t.degree[1] * t.length[1];
         for (long l = 0; l < left; l++) {
@@ -144,6 +150,8 @@ void carp_pair_forward(const pair_weights *weights, const float *viewpoints, con
         }
         at = t.end;
     }
+    free(share);
+    return 0;
 }
 
 /* ---- backward */
@@ -252,12 +260,15 @@ static void votes_back(const pair_weights *weights, const trace *t, const lanes 
 }
 
 /* After carp_pair_forward, in the same room: d_viewpoints, d_aspects [count, M, g]; the weights' are added to `grads`. */
-void carp_pair_back(const pair_weights *weights, const float *d_balance, const float *d_lengths, long count,
+long carp_pair_back(const pair_weights *weights, const float *d_balance, const float *d_lengths, long count,
                     float *room, float *d_viewpoints, float *d_aspects, const gradients *grads) {
     const judge_weights *w = &weights->forward;
-    const long side = w->m * w->g, rows = 2 * w->k;
-    lanes d_capsules[rows], d_mixture[w->iterations * rows], d_agreement[w->iterations * 2 * w->m * w->m];
-    lanes d_v[side], d_a[side], *at = (lanes *)room;
+    const long side = w->m * w->g, rows = 2 * w->k, agreements = w->iterations * 2 * w->m * w->m;
+    if (!short_enough(w)) return 1;
+    lanes *d_capsules = room_for(rows + w->iterations * rows + agreements + 2 * side), *at = (lanes *)room;
+    if (!d_capsules) return 2;
+    lanes *d_mixture = d_capsules + rows, *d_agreement = d_mixture + w->iterations * rows;
+    lanes *d_v = d_agreement + agreements, *d_a = d_v + side;
     for (long first = 0; first < count; first += LANES) {
         const trace t = lay_out(w, at);
         for (int s = 0; s < 2; s++) {
@@ -277,4 +288,6 @@ void carp_pair_back(const pair_weights *weights, const float *d_balance, const f
             }
         at = t.end;
     }
+    free(d_capsules);
+    return 0;
 }

@@ -23,6 +23,7 @@ from carp.models.batch import Batch
 from carp.models.carp import Carp
 
 PIECE = 48  # pairs a thread takes at once: whole vectors on any processor
+MOST_ROWS = 512  # the same number as in capsules.h
 SIDES = "embedding.", "user_side.", "item_side."
 
 
@@ -43,7 +44,8 @@ def covers_pair_gradients(model: Carp) -> bool:
     """Whether the C has the gradients of this form of the model."""
     config = model.config
     plain = config.routing_epsilon == 0 and config.routing_gradient == "all" and config.dropout_on == "features"
-    return plain and model.vote_weight.dtype == torch.float32 and model.vote_weight.device.type == "cpu"
+    short = 2 * config.latent_size <= MOST_ROWS and model.vote_weight.shape[2] <= MOST_ROWS
+    return plain and short and model.vote_weight.dtype == torch.float32 and model.vote_weight.device.type == "cpu"
 
 
 def learn_pairs(model: Carp, batch: Batch, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]] | None:

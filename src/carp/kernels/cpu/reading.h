@@ -1,5 +1,6 @@
 /* What encode.c and encode_back.c share: the parameters, the documents, and the attention. */
 
+#include "checks.h"
 #include "folds.h"
 
 typedef struct {
@@ -18,6 +19,8 @@ typedef struct {
     const long *spans;                     /* [P, 2] tokens of each pair's document */
     const long *hole_edges, *holes;        /* [P + 1] and the tokens each pair leaves out */
     const long *pairs;                     /* [P] places in the batch */
+    long tokens, blocks, rows;             /* T, B, rows of the slices */
+    long pair_count, hole_count, batch;    /* P, holes, places in the batch */
 } laid_down;
 
 /* One side of a training step: what its blocks are read with, what they keep, and what comes back. */
@@ -34,6 +37,23 @@ typedef struct {
 /* Row 0 of the v-th vector of a block's words [tiles, rows, TOKENS]. */
 INLINE const float *vector_at(const float *words, long rows, long v) {
     return words + (v >> 1) * rows * TOKENS + (v & 1) * LANES;
+}
+
+/* Whether some blocks of the documents can be read: everything leads to where something is. */
+static int readable(const reader *e, const laid_down *d, long first, long last) {
+    if (first < 0 || last < first || last > d->blocks || !rise(d->edges + first, last - first, 0, d->tokens)) return 0;
+    const long begin = d->edges[first], end = d->edges[last], *edges = d->pair_edges;
+    if (!places_below(d->places + begin * e->window, (end - begin) * e->window, d->rows)) return 0;
+    if (!rise(edges + first, last - first, 0, d->pair_count)) return 0;
+    if (!numbers_below(d->pairs + edges[first], edges[last] - edges[first], d->batch)) return 0;
+    if (!rise(d->hole_edges + edges[first], edges[last] - edges[first], 0, d->hole_count)) return 0;
+    for (long b = first; b < last; b++)
+        for (long p = edges[b]; p < edges[b + 1]; p++) {
+            if (!rise(d->spans + 2 * p, 1, d->edges[b], d->edges[b + 1])) return 0;
+            for (long h = d->hole_edges[p]; h < d->hole_edges[p + 1]; h++)
+                if (d->holes[h] < d->spans[2 * p] || d->holes[h] >= d->spans[2 * p + 1]) return 0;
+        }
+    return 1;
 }
 
 #define FEW 8

@@ -41,7 +41,7 @@ class NativeStep:
         self.filters = [NativeFilters(side.convolution, scale, loaded) for side in sides]
         wide = loaded.filled_up(rows.table.shape[1])
         embeddings = self._room(0, "embeddings", len(step.words.distinct) * wide)
-        self.words = WordRounds(self.filters, step.words, embeddings)
+        self.words = WordRounds(self.filters, step.words, embeddings, len(rows.table))
         self.pieces = [
             (side, first, min(first + BLOCKS, len(tokens.blocks)))
             for side, tokens in enumerate(step.sides)
@@ -67,8 +67,8 @@ class NativeStep:
         step, tile = self.step, self.library.tile
         self.readers = [NativeReader(side, self.library) for side in self.sides]
         self.documents = [
-            NativeDocuments(tile, tokens.blocks, of.places, step.chance, keys)
-            for tokens, of, keys in zip(step.sides, step.words.sides, step.keys, strict=True)
+            NativeDocuments(tile, tokens.blocks, of.places, len(rows), len(step.batch), step.chance, keys)
+            for tokens, of, keys, rows in zip(step.sides, step.words.sides, step.keys, slices, strict=True)
         ]
         shape = len(step.batch), self.readers[0].m, self.readers[0].k
         found = self.rows.table.new_zeros(shape), self.rows.table.new_zeros(shape)

@@ -29,9 +29,10 @@ static inline float total(lanes x) {
 
 INLINE lanes clamped(lanes x, float least, float most) {
 #ifdef __AVX512F__
-    return (lanes)_mm512_min_ps(_mm512_max_ps((__m512)x, _mm512_set1_ps(least)), _mm512_set1_ps(most));
+    /* the second of two is given back where either is no number */
+    return (lanes)_mm512_min_ps(_mm512_set1_ps(most), _mm512_max_ps(_mm512_set1_ps(least), (__m512)x));
 #else
-    return choose(x > least, choose(x < most, x, all(most)), all(least));
+    return choose(x <= least, all(least), choose(x >= most, all(most), x));
 #endif
 }
 
@@ -55,7 +56,7 @@ INLINE lanes sigmoid(lanes x) {
     p = p * r + 2.4022120e-1f;
     p = p * r + 6.9314697e-1f;
     p = p * r + 1.0f;
-    return inverse(1 + (lanes)((whole)p + ((whole)shifted << 23)));
+    return inverse(1 + (lanes)((bits)p + ((bits)shifted << 23)));
 }
 
 INLINE long group_of(long rows) {

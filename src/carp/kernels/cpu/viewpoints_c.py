@@ -38,6 +38,7 @@ class LaidDown(ctypes.Structure):
         ("chance", ctypes.c_uint32),
         ("keys", ctypes.c_uint32 * 2),
         *((name, _POINTER) for name in COLUMNS),
+        *((name, _LONG) for name in ("tokens", "blocks", "rows", "pair_count", "hole_count", "batch")),
     ]
 
 
@@ -83,10 +84,17 @@ class NativeReader:
 
 
 class NativeDocuments:
-    """Documents as C expects them; `places` [T, window] are rows of the slices."""
+    """Documents as C expects them; `places` [T, window] lead to one of `rows` slices, pairs to one of the batch's."""
 
     def __init__(
-        self, tile: int, blocks: Blocks, places: NDArray[np.int32], chance: int = 0, keys: tuple[int, int] = (0, 0)
+        self,
+        tile: int,
+        blocks: Blocks,
+        places: NDArray[np.int32],
+        rows: int,
+        batch: int,
+        chance: int = 0,
+        keys: tuple[int, int] = (0, 0),
     ) -> None:
         tiles = blocks.tiles(tile)
         columns = [tiles if name == "tiles" else getattr(blocks, name) for name in COLUMNS]
@@ -94,7 +102,8 @@ class NativeDocuments:
         self.tile, self.tiles = tile, int(tiles[-1])
         self.longest = int(np.diff(tiles).max(initial=0))  # tiles of a block
         first, *rest = (column.ctypes.data for column in self.kept)
-        self.struct = LaidDown(first, chance, keys, *rest)
+        counts = len(places), len(blocks), rows, len(blocks.pairs), len(blocks.holes), batch
+        self.struct = LaidDown(first, chance, keys, *rest, *counts)
 
     def room(self, reader: NativeReader) -> int:
         """Numbers needed inside a block."""
@@ -144,5 +153,7 @@ def find_windows(
 ) -> None:
     """The places of the words around each word of some documents; one beyond the last word's place is no word."""
     columns = (column.ctypes.data for column in (documents.words, documents.review, documents.offsets))
-    no_word = int(slot[-1]) + 1
-    loaded.carp_windows(*columns, some.start, some.stop, slot.ctypes.data, no_word, places.shape[1], places.ctypes.data)
+    loaded.carp_windows(
+        *columns, len(documents), len(places), some.start, some.stop,
+        slot.ctypes.data, len(slot), int(slot[-1]) + 1, places.shape[1], places.ctypes.data,
+    )  # fmt: skip

@@ -12,7 +12,7 @@ from torch import Tensor
 from carp.kernels.cpu import compiler
 from carp.kernels.cpu.compiler import KernelLibrary
 from carp.kernels.cpu.viewpoints import Store
-from carp.kernels.cpu.word_convolution import BatchWords, RowOptimizer
+from carp.kernels.cpu.word_convolution import BatchWords, RowOptimizer, SideWords
 from carp.models.layers import WordConvolution
 
 WORDS = 96  # the same number as in words.c
@@ -34,6 +34,7 @@ class WordSideStruct(ctypes.Structure):
     _fields_ = [
         *((name, _LONG) for name in ("first", "last")),
         *((name, _POINTER) for name in ("places", "order", "edges", "grad")),
+        ("tokens", _LONG),
     ]
 
 
@@ -54,6 +55,7 @@ class BatchStruct(ctypes.Structure):
         *((name, _POINTER) for name in ("numbers", "stretches")),
         ("count", _LONG),
         *((name, _POINTER) for name in ("next", "rows")),
+        *((name, _LONG) for name in ("words", "table")),
     ]
 
 
@@ -103,27 +105,28 @@ class NativeFilters:
 
 def take_rows(loaded: KernelLibrary, table: Tensor, numbers: Tensor, out: Tensor) -> None:
     """Numbered rows of a table into rows that are filled up to whole vectors."""
-    loaded.carp_take(table.data_ptr(), table.shape[1], numbers.data_ptr(), len(numbers), out.data_ptr())
+    loaded.carp_take(table.data_ptr(), *table.shape, numbers.data_ptr(), len(numbers), out.data_ptr())
+
+
+def _side_struct(side: SideWords) -> WordSideStruct:
+    columns = (array.ctypes.data for array in (side.places, side.order, side.offsets))
+    return WordSideStruct(side.first, side.last, *columns, None, len(side.places))
 
 
 class WordRounds:
     """The words of a batch, forward and backward; every thread calls, and takes stretches until none is left."""
 
-    def __init__(self, filters: Sequence[NativeFilters], words: BatchWords, rows: Tensor) -> None:
+    def __init__(self, filters: Sequence[NativeFilters], words: BatchWords, rows: Tensor, table_rows: int) -> None:
         self.words, self.wide, self.stride = words, filters[0].wide, filters[0].stride
         self.library = filters[0].library
         self.filters = (FilterStruct * 2)(*(side.struct for side in filters))
-        self.sides = (WordSideStruct * 2)(
-            *(
-                WordSideStruct(side.first, side.last, *(a.ctypes.data for a in (side.places, side.order, side.offsets)))
-                for side in words.sides
-            )
-        )
+        self.sides = (WordSideStruct * 2)(*map(_side_struct, words.sides))
         self.stretches, self.next = np.array(words.stretches(), np.int64).reshape(-1, 2), np.zeros(2, np.int64)
         self.kept = rows
         places = words.distinct.data_ptr(), self.stretches.ctypes.data
+        count, sizes = len(self.stretches), (len(words.distinct), table_rows)
         self.batches = [
-            BatchStruct(*places, len(self.stretches), self.next[way:].ctypes.data, rows.data_ptr()) for way in (0, 1)
+            BatchStruct(*places, count, self.next[way:].ctypes.data, rows.data_ptr(), *sizes) for way in (0, 1)
         ]
 
     def forward(self, table: Tensor, slices: Sequence[Tensor]) -> None:

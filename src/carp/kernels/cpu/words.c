@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "checks.h"
 #include "panels.h"
 
 /* The filters of a side, [d, c · n] and turned, [c · n, d], their columns filled up to whole vectors; and the bias, at
@@ -21,6 +22,7 @@ typedef struct {
     const int *order;  /* [T + AHEAD] tokens, word by word */
     const long *edges; /* [words + 1] */
     const float *grad; /* [T, n filled up to whole vectors of zeros] */
+    long tokens;       /* T */
 } side_words;
 
 /* The embedding's rows and the optimiser's: see RowOptimizer in word_convolution.py. */
@@ -31,15 +33,17 @@ typedef struct {
     double rate, decay, epsilon;
 } row_optimizer;
 
-/* Copies numbered rows of the table to `rows`, filled up to whole vectors. */
-void carp_take(const float *table, long dimension, const long *numbers, long count, float *rows) {
+/* Copies numbered rows of a table of `words` to `rows`, filled up to whole vectors. */
+long carp_take(const float *table, long words, long dimension, const long *numbers, long count, float *rows) {
     const long stride = whole_vectors(dimension);
+    if (!numbers_below(numbers, count, words)) return 1;
     for (long r = 0; r < count; r++, rows += stride) {
         const float *ahead = table + numbers[r + 2 < count ? r + 2 : r] * dimension;
         for (long j = 0; j < dimension; j += LANES) __builtin_prefetch(ahead + j);
         memcpy(rows, table + numbers[r] * dimension, 4 * dimension);
         memset(rows + dimension, 0, 4 * (stride - dimension));
     }
+    return 0;
 }
 
 /* The slices of words whose embeddings are `rows`; both filled up to whole vectors. */
@@ -129,7 +133,26 @@ typedef struct {
     const long *numbers, *stretches;
     long count, *next;
     float *rows;
+    long words, table; /* different ones of the batch, and rows of the table */
 } batch;
+
+/* Whether a stretch of the batch's words, and what the sides have of them, lead to where something is. */
+static int followable(const filters *f, const side_words *sides, const batch *b, long first, long last) {
+    if (first < 0 || last < first || last > b->words || !numbers_below(b->numbers + first, last - first, b->table)) return 0;
+    for (int s = 0; s < 2; s++) {
+        const side_words *w = sides + s;
+        if (first < w->first || first >= w->last) continue;
+        if (last > w->last) return 0;
+        if (!w->grad) continue; /* before there are gradients, nothing more is looked up */
+        const long *edges = w->edges + first - w->first;
+        if (!rise(edges, last - first, 0, w->tokens)) return 0;
+        for (long i = edges[0]; i < edges[last - first]; i++) {
+            if (w->order[i] < 0 || w->order[i] >= w->tokens) return 0;
+            if (!places_below(w->places + w->order[i] * f[s].window, f[s].window, w->last - w->first + 1)) return 0;
+        }
+    }
+    return 1;
+}
 
 static int next_stretch(const batch *b, long *i) {
     *i = __atomic_fetch_add(b->next, 1, __ATOMIC_RELAXED);
@@ -137,24 +160,34 @@ static int next_stretch(const batch *b, long *i) {
 }
 
 /* The embeddings of the batch's words, and each side's slices of its own. */
-void carp_slices_round(const filters *f, const side_words *sides, const float *table, const batch *b, float *const *slices) {
+long carp_slices_round(const filters *f, const side_words *sides, const float *table, const batch *b, float *const *slices) {
+    long refused = 0;
     const long wide = whole_vectors(f->dimension), stride = whole_vectors(f->window * f->filters);
     for (long i; next_stretch(b, &i);) {
         const long first = b->stretches[2 * i], count = b->stretches[2 * i + 1] - first;
-        carp_take(table, f->dimension, b->numbers + first, count, b->rows + first * wide);
+        if (!followable(f, sides, b, first, first + count)) {
+            refused = 1;
+            continue;
+        }
+        carp_take(table, b->table, f->dimension, b->numbers + first, count, b->rows + first * wide);
         for (int s = 0; s < 2; s++)
             if (first >= sides[s].first && first < sides[s].last)
                 carp_slices(f + s, b->rows + first * wide, count, slices[s] + (first - sides[s].first) * stride);
     }
+    return refused;
 }
 
 /* The batch's words learn; `sums` [stretches, 2, c · n, d filled up] are written where a side has the words. */
-void carp_words_round(const filters *f, const side_words *sides, const row_optimizer *o, const batch *b, float *sums,
+long carp_words_round(const filters *f, const side_words *sides, const row_optimizer *o, const batch *b, float *sums,
                       float *room) {
+    long refused = 0;
     const long wide = whole_vectors(f->dimension), size = f->window * f->filters * wide;
     for (long i; next_stretch(b, &i);) {
         const long first = b->stretches[2 * i], last = b->stretches[2 * i + 1];
         float *const places[2] = {sums + 2 * i * size, sums + (2 * i + 1) * size};
-        words_back(f, sides, o, first, last, b->rows + first * wide, b->numbers + first, places, room);
+        if (followable(f, sides, b, first, last))
+            words_back(f, sides, o, first, last, b->rows + first * wide, b->numbers + first, places, room);
+        else refused = 1;
     }
+    return refused;
 }

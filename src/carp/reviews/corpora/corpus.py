@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
 from carp.reviews.corpora.cleaning import CorpusRules, Origin, facts_of, kept_records, refuse_single, sources_of
+from carp.reviews.corpora.corpus_checks import check_corpus
 from carp.reviews.corpora.described_items import describe_items
 from carp.reviews.corpora.item_texts import PREFIX, ItemNames, ItemTexts, no_names
 from carp.reviews.corpora.provenance import check_made_with, differences, made_with
@@ -28,7 +29,7 @@ from carp.reviews.corpora.text_chunks import TextChunk, chunks_in_memory
 from carp.reviews.corpora.word_columns import CutEach, WordColumns
 from carp.reviews.sources.item_records import ItemText
 from carp.reviews.split_parts import OnProgress
-from carp.storage import check_folder, disk_errors, new_folder, read_json, write_json
+from carp.storage import SealedFolder, disk_errors, new_folder, opened_folder, write_json
 
 if TYPE_CHECKING:
     from carp.reviews.rating_scale import RatingScale
@@ -192,31 +193,28 @@ class Corpus:
         Returns:
             The corpus.
         """
-        folder = Path(folder)
-        manifest = check_folder(folder, "corpus")
-        about = read_json(folder / "corpus.json") if "corpus.json" in manifest["files"] else {}
-        check_made_with(about, "corpus", LAYOUT, str(folder))
-        missing = [name for name in cls._needed_files() if name not in manifest["files"]]
-        if missing:
-            raise DamagedError(f"the manifest does not name {missing[0]}", where=str(folder), fix=FIX)
-        try:
-            facts = about["facts"] | differences(about, "corpus", str(folder))
-            corpus = cls._open_columns(folder, manifest["files"], facts, mmap=mmap)
+        with opened_folder(folder, "corpus") as sealed:
+            about = sealed.json("corpus.json") if "corpus.json" in sealed else {}
+            check_made_with(about, "corpus", LAYOUT, str(folder))
+            missing = [name for name in cls._needed_files() if name not in sealed]
+            if missing:
+                raise DamagedError(f"the manifest does not name {missing[0]}", where=str(folder), fix=FIX)
+            try:
+                facts = about["facts"] | differences(about, "corpus", str(folder))
+                corpus = cls._open_columns(sealed, facts, mmap=mmap)
+                sealed.check_all()
+                check_corpus(corpus)
+            except (OSError, ValueError, KeyError, TypeError, OverflowError, AttributeError, IndexError) as error:
+                raise DamagedError(f"the columns do not fit together ({error})", where=str(folder), fix=FIX) from error
             corpus.__dict__["fingerprint"] = about["fingerprint"]  # saves reading every column again
-            fault = corpus._fault()
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DamagedError(f"the corpus cannot be read ({error})", where=str(folder), fix=FIX) from error
-        if fault:
-            raise DamagedError(f"the columns do not fit together ({fault})", where=str(folder), fix=FIX)
         return corpus
 
     @classmethod
-    def _open_columns(cls, folder: Path, files: Iterable[str], facts: dict[str, Any], *, mmap: bool) -> Corpus:
-        """The columns in a folder, unchecked."""
-        mode: Literal["r"] | None = "r" if mmap else None
-        arrays = {
-            name.removesuffix(".npy"): np.load(folder / name, mmap_mode=mode, allow_pickle=False)
-            for name in files
+    def _open_columns(cls, sealed: SealedFolder, facts: dict[str, Any], *, mmap: bool) -> Corpus:
+        """The columns in a folder, each as it was saved; whether they fit together is not yet known."""
+        arrays: dict[str, Any] = {
+            name.removesuffix(".npy"): sealed.column(name, mmap=mmap)
+            for name in sealed.names()
             if name.endswith(".npy")
         }
         columns: dict[str, Any] = {
@@ -224,29 +222,12 @@ class Corpus:
         }
         texts = {name: arrays.pop(name) for name in list(arrays) if name.startswith(PREFIX)}
         item_texts = ItemTexts.from_columns(texts) if texts else None
-        return cls(**columns, **{"split": None, **arrays}, facts=facts, item_texts=item_texts)
+        return cls(**{"split": None, **columns, **arrays}, facts=facts, item_texts=item_texts)
 
     @classmethod
     def _needed_files(cls) -> list[str]:
         arrays = [field.name for field in fields(cls) if field.name not in ("split", "facts", "item_texts")]
         return ["corpus.json", *(f"{name}.npy" for name in [*arrays, *(f"{name}_offsets" for name in STRINGS)])]
-
-    def _fault(self) -> str | None:
-        """Why the columns cannot be one corpus: a length that contradicts the others."""
-        odd = next((name for name, array in self.columns().items() if array.ndim != 1), None)
-        if odd is not None:
-            return f"{odd} is not a plain column"
-        records, tokens = len(self.user), len(self.tokens)
-        expected = {name: records for name in ("item", "rating", "time", "split") if getattr(self, name) is not None}
-        expected |= {"texts": records, "token_offsets": records + 1, "token_starts": tokens, "token_lengths": tokens}
-        for name, length in expected.items():
-            if len(getattr(self, name)) != length:
-                return f"{name} has {len(getattr(self, name)):,} entries and should have {length:,}"
-        ends = {name: (getattr(self, name).offsets, len(getattr(self, name).data)) for name in STRINGS}
-        for name, (offsets, end) in {**ends, "tokens": (self.token_offsets, tokens)}.items():
-            if len(offsets) == 0 or int(offsets[0]) != 0 or int(offsets[-1]) != end:
-                return f"the offsets of {name} do not span its {end:,} entries"
-        return None if self.item_texts is None else self.item_texts.fault(len(self.items))
 
 
 def _save_column(path: Path, array: NDArray[Any]) -> None:

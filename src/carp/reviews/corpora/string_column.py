@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from mmap import mmap
+from mmap import ALLOCATIONGRANULARITY, MADV_DONTNEED, PAGESIZE, mmap
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,28 +16,30 @@ ENTRIES_AT_ONCE = 1 << 18
 
 
 def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
-    """`column[first:last]`. If the column is a memory-mapped file, only this part is read into memory."""
-    file = _file_of(column)
-    if file is None:
+    """`column[first:last]`. If the column is a memory-mapped file, only this part is read, and its pages are let go."""
+    found = _map_of(column)
+    if found is None:
         return column[first:last]
-    path, offset = file
-    values: NDArray[Any] = np.fromfile(
-        path, column.dtype, max(0, last - first), offset=offset + first * column.itemsize
-    )
+    file, offset = found
+    values = np.array(column[first:last], subok=False)
+    begin = (offset + first * column.itemsize) // PAGESIZE * PAGESIZE
+    end = offset + last * column.itemsize
+    if end > begin:
+        file.madvise(MADV_DONTNEED, begin, end - begin)
     return values
 
 
-def _file_of(column: NDArray[Any]) -> tuple[str, int] | None:
-    """The file of a memory-mapped column, and where in the file it begins. None for arrays and for slices."""
+def _map_of(column: NDArray[Any]) -> tuple[mmap, int] | None:
+    """The mapping of a whole memory-mapped column, and where in it the column begins; none for arrays and slices."""
     base: object = column.base
-    if not isinstance(column, np.memmap) or not isinstance(base, mmap) or column.filename is None:
+    if not isinstance(column, np.memmap) or not isinstance(base, mmap):
         return None
-    return column.filename, column.offset
+    return base, column.offset % ALLOCATIONGRANULARITY
 
 
 def pieces(column: NDArray[Scalar]) -> Iterator[NDArray[Scalar]]:
     """The whole column in order. A memory-mapped column comes in pieces that fit into memory."""
-    if _file_of(column) is None:
+    if _map_of(column) is None:
         yield column
         return
     for first in range(0, len(column), ENTRIES_AT_ONCE):

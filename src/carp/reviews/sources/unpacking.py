@@ -20,7 +20,7 @@ from carp.reviews.split_parts import OnProgress
 CHUNK = 256 << 10
 ZSTD_PIECE = 1 << 10  # unpacks to at most 32 MiB; the library itself does not limit the output of a call
 ZSTD_WINDOW = 128 << 20
-BOMB_RATIO = 500  # texts are packed to a third of their size, rarely to a twentieth
+BOMB_RATIO = 50  # texts are packed to a third of their size, rarely to a twentieth; one line again and again, to less
 BOMB_FLOOR = 16 << 20
 PACKED_SHARE = 0.3
 

@@ -1,0 +1,98 @@
+"""Whether columns that were read from files can be what they say they are.
+
+Sums only show that a file is as it was written. What it means is checked here, before anything is looked up by it:
+kinds of numbers, lengths, ranges, offsets that rise. Columns that lie in files are read in pieces.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from carp.reviews.corpora.string_column import StringColumn, pieces, stretch
+
+RECORDS_AT_ONCE = 1 << 14
+
+
+class ColumnFault(ValueError):
+    """Why columns cannot be what they should be."""
+
+
+def need(holds: bool | np.bool_, what: str) -> None:
+    if not holds:
+        raise ColumnFault(what)
+
+
+def check_kind(name: str, column: NDArray[Any], kind: DTypeLike, length: int, *rest: int) -> None:
+    """Refuse a column of other numbers or of another shape."""
+    wanted = np.dtype(kind)
+    need(column.dtype == wanted, f"{name} holds {column.dtype} and should hold {wanted}")
+    if column.shape != (length, *rest):
+        found, should = ("×".join(f"{size:,}" for size in shape) for shape in (column.shape, (length, *rest)))
+        raise ColumnFault(f"{name} has {found} entries and should have {should}")
+
+
+def check_range(name: str, column: NDArray[Any], low: float, high: float) -> None:
+    """Refuse a column with an entry outside a range; what is no number is outside of every range."""
+    for piece in pieces(column):
+        holds = piece.size == 0 or (piece.min() >= low and piece.max() <= high)
+        need(holds, f"an entry of {name} is not from {low:,} to {high:,}")
+
+
+def check_offsets(name: str, offsets: NDArray[Any], entries: int, end: int, *, most: int | None = None) -> None:
+    """Refuse offsets that do not rise from 0 to the end, or have more between two of them than is possible."""
+    check_kind(name, offsets, np.int64, entries + 1)
+    need(offsets[0] == 0 and offsets[-1] == end, f"{name} do not span the {end:,} entries")
+    before = 0
+    for piece in pieces(offsets):
+        steps = np.diff(piece, prepend=before)
+        need(bool((steps >= 0).all()), f"{name} fall")
+        need(most is None or bool((steps <= most).all()), f"{name} are more than {most} apart")
+        before = int(piece[-1]) if len(piece) else before
+
+
+def check_strings(name: str, column: StringColumn, *, entries: int | None = None, distinct: bool = False) -> None:
+    """Refuse strings that are not UTF-8, or are cut inside a character."""
+    need(column.data.ndim == column.offsets.ndim == 1, f"{name} is not a plain column")
+    check_kind(name, column.data, np.uint8, len(column.data))
+    need(len(column.offsets) > 0, f"the offsets of {name} are missing")
+    check_offsets(
+        f"the offsets of {name}", column.offsets, len(column) if entries is None else entries, len(column.data)
+    )
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for piece in pieces(column.data):
+            decoder.decode(np.ascontiguousarray(piece).tobytes())
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise ColumnFault(f"{name} are not UTF-8") from None
+    for first in range(0, len(column), RECORDS_AT_ONCE):
+        starts = stretch(column.offsets, first, min(first + RECORDS_AT_ONCE, len(column)))
+        heads = np.asarray(column.data)[starts[starts < len(column.data)]]
+        need(not _continues(heads).any(), f"{name} are cut inside a character")
+    need(not distinct or len(column.index()) == len(column), f"one of {name} occurs twice")
+
+
+def _continues(content: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which bytes of UTF-8 are not the first of their character."""
+    found: NDArray[np.bool_] = (content & 0xC0) == 0x80
+    return found
+
+
+def characters_in(column: StringColumn) -> NDArray[np.int64]:
+    """How many characters each string has.
+
+    >>> characters_in(StringColumn.from_strings(["drum", "", "Röhre"])).tolist()
+    [4, 0, 5]
+    """
+    found = np.zeros(len(column), np.int64)
+    for first in range(0, len(column), RECORDS_AT_ONCE):
+        last = min(first + RECORDS_AT_ONCE, len(column))
+        edges = stretch(column.offsets, first, last + 1)
+        heads = ~_continues(stretch(column.data, int(edges[0]), int(edges[-1])))
+        counted = np.concatenate([[0], np.cumsum(heads)])
+        found[first:last] = np.diff(counted[edges - edges[0]])
+    return found

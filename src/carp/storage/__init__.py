@@ -1,0 +1,72 @@
+"""Writing so that nothing is ever half there, and reading so that damage is never silent.
+
+Bytes, JSON and arrays come in. Files go out that are whole or not there, and folders with a manifest of sha256 sums,
+which is checked by the same opening that everything is read by. No pickle, no code in files.
+"""
+
+from carp.storage.folder_locks import holding, holding_if_free
+from carp.storage.leftovers import bring_back, sweep
+from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
+from carp.storage.sealed_folders import (
+    FORMAT_VERSION,
+    MANIFEST,
+    SealedFolder,
+    check_folder,
+    check_signed,
+    kind_of,
+    opened_folder,
+)
+from carp.storage.signatures import KEY_FILE, SIGNATURE, sign_folder
+from carp.storage.written_files import (
+    append_json_line,
+    arrays_of,
+    disk_errors,
+    folder_size,
+    json_of,
+    load_arrays,
+    new_file,
+    read_json,
+    read_json_lines,
+    readable_size,
+    save_arrays,
+    sha256,
+    sync_folder,
+    write_bytes,
+    write_json,
+)
+
+__all__ = [
+    "FORMAT_VERSION",
+    "KEY_FILE",
+    "MANIFEST",
+    "SIGNATURE",
+    "SealedFolder",
+    "append_json_line",
+    "arrays_of",
+    "bring_back",
+    "check_folder",
+    "check_signed",
+    "disk_errors",
+    "folder_size",
+    "holding",
+    "holding_if_free",
+    "json_of",
+    "kind_of",
+    "load_arrays",
+    "new_file",
+    "new_folder",
+    "opened_folder",
+    "read_json",
+    "read_json_lines",
+    "readable_size",
+    "refuse_existing",
+    "save_arrays",
+    "seal",
+    "sha256",
+    "sign_folder",
+    "sole_writer",
+    "sweep",
+    "sync_folder",
+    "write_bytes",
+    "write_json",
+]

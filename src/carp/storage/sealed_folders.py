@@ -1,0 +1,265 @@
+"""Sealed folders, read so that what was checked is what is used.
+
+All files are opened once, before anything is read, and each is checked and read by that one opening. Whoever replaces
+the folder meanwhile puts another one in its place; the opened files stay those of one folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.errors import CarpError, DamagedError, StorageError, UsageError
+from carp.storage.leftovers import bring_back
+from carp.storage.signatures import KEY_FILE, MANIFEST, SIGNATURE, check_signature
+from carp.storage.written_files import arrays_of, json_of
+
+FORMAT_VERSION = 1
+MOST_FILES, MOST_MANIFEST = 1000, 1 << 20
+TRIES = 1000  # of opening a folder that is replaced again and again
+
+
+class _Gone(Exception):
+    """Something is missing that was there a moment ago, or never was."""
+
+
+@dataclass
+class SealedFolder:
+    """A folder whose files are open; each is checked against the manifest before its content is given out."""
+
+    path: Path
+    kind: str
+    manifest: dict[str, Any]
+    _files: dict[str, BufferedReader] = field(default_factory=dict)
+    _checked: set[str] = field(default_factory=set)
+
+    @property
+    def again(self) -> str:
+        return f"make the {self.kind} again, or restore it from a copy"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def read(self, name: str) -> bytes:
+        """The whole content of a file."""
+        file = self._files[name]
+        file.seek(0)
+        content = file.read()
+        self._compare(name, hashlib.sha256(content).hexdigest(), len(content))
+        return content
+
+    def json(self, name: str) -> Any:
+        return json_of(self.read(name), self.path / name)
+
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        return arrays_of(self.read(name), self.path / name)
+
+    def column(self, name: str, *, mmap: bool) -> NDArray[Any]:
+        """A column that `np.save` wrote, left on the disk if that is asked for."""
+        file = self._files[name]
+        self._check(name)
+        try:
+            return _column(file, mmap=mmap)
+        except (ValueError, TypeError, OverflowError, SyntaxError, EOFError, RecursionError) as error:
+            raise DamagedError(f"cannot be read ({error})", where=str(self.path / name), fix=self.again) from error
+
+    def check_all(self) -> None:
+        """Check the files that nobody has read."""
+        for name in self._files:
+            if name not in self._checked:
+                self._check(name)
+
+    def _check(self, name: str) -> None:
+        file = self._files[name]
+        file.seek(0)
+        self._compare(name, hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
+
+    def _compare(self, name: str, found: str, size: int) -> None:
+        facts = self.manifest["files"][name]
+        if (size, found) != (facts.get("bytes"), facts.get("sha256")):
+            what = "the file is damaged: it differs from what was saved"
+            raise DamagedError(what, where=str(self.path / name), fix=self.again)
+        self._checked.add(name)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+@contextlib.contextmanager
+def opened_folder(path: Path | str, kind: str, key_file: Path | None = None) -> Iterator[SealedFolder]:
+    """Open a sealed folder with all its files. With a key, here or in $CARP_KEY_FILE, it must be signed with it."""
+    folder = _opened(Path(path), kind, key_file or _own_key())
+    try:
+        yield folder
+    finally:
+        folder.close()
+
+
+def check_folder(path: Path | str, kind: str, *, contents: bool = True, unsigned: bool = False) -> dict[str, Any]:
+    """The manifest of a folder whose files are all there and unaltered; anything else is an error."""
+    folder = _opened(Path(path), kind, None if unsigned else _own_key())
+    try:
+        if contents:
+            folder.check_all()
+        return folder.manifest
+    finally:
+        folder.close()
+
+
+def check_signed(path: Path, kind: str, key_file: Path) -> None:
+    """Refuse a folder that was not signed with a key, or is not as it was when it was signed."""
+    with opened_folder(path, kind, key_file) as folder:
+        folder.check_all()
+
+
+def kind_of(path: Path) -> str:
+    """What kind of folder this says it is."""
+    manifest = json_of((path / MANIFEST).read_bytes(), path) if (path / MANIFEST).is_file() else None
+    kind = manifest.get("kind") if isinstance(manifest, dict) else None
+    if not isinstance(kind, str):
+        raise StorageError("this is neither a model nor a corpus", where=str(path), fix="give a folder made by carp")
+    return kind
+
+
+def _own_key() -> Path | None:
+    return Path(os.environ[KEY_FILE]) if os.environ.get(KEY_FILE) else None
+
+
+def _opened(path: Path, kind: str, key_file: Path | None) -> SealedFolder:
+    for _ in range(TRIES):
+        bring_back(path)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            fix = f"check the path of the {kind}"
+            raise StorageError(f"there is no {kind} here", where=str(path), fix=fix) from None
+        except OSError as error:
+            raise StorageError(f"cannot be opened ({error.strerror})", where=str(path), fix="check it") from error
+        try:
+            return _from_handle(handle, path, kind, key_file)
+        except CarpError:
+            if _is_still(path, handle):  # else it was replaced while it was being read
+                raise
+        finally:
+            os.close(handle)
+    raise StorageError("it is replaced faster than it can be read", where=str(path), fix="try again later")
+
+
+def _is_still(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _from_handle(handle: int, path: Path, kind: str, key_file: Path | None) -> SealedFolder:
+    again = f"make the {kind} again, or restore it from a copy"
+    try:
+        content = _small_file(handle, MANIFEST)
+    except _Gone:
+        what = f"this folder is no carp {kind}: {MANIFEST} is missing"
+        raise DamagedError(what, where=str(path), fix=again) from None
+    if key_file is not None:
+        signature = None
+        with contextlib.suppress(_Gone):
+            signature = _small_file(handle, SIGNATURE)
+        check_signature(content, signature, key_file, path)
+    folder = SealedFolder(path, kind, json_of(content, path / MANIFEST))
+    _check_manifest(folder)
+    try:
+        for name, facts in folder.manifest["files"].items():
+            _open_file(folder, handle, name, facts)
+    except BaseException:
+        folder.close()
+        raise
+    return folder
+
+
+def _small_file(handle: int, name: str) -> bytes:
+    try:
+        with _open_in(handle, name) as file:
+            return file.read(MOST_MANIFEST)
+    except OSError as error:
+        raise _Gone from error
+
+
+def _check_manifest(folder: SealedFolder) -> None:
+    manifest: Any = folder.manifest
+    where, kind = str(folder.path), folder.kind
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    if not isinstance(files, dict) or len(files) > MOST_FILES:
+        raise DamagedError("the manifest is damaged", where=str(folder.path / MANIFEST), fix=folder.again)
+    if manifest.get("kind") != kind:
+        raise UsageError(f"this is a {manifest.get('kind')}, not a {kind}", where=where, fix=f"give a {kind}")
+    if manifest.get("version") != FORMAT_VERSION:
+        what = f"it was made by another version (format {manifest.get('version')}, this reads {FORMAT_VERSION})"
+        raise DamagedError(what, where=where, fix=folder.again)
+
+
+def _open_file(folder: SealedFolder, handle: int, name: str, facts: Any) -> None:
+    place, file_fix = PurePosixPath(name), folder.again
+    outside = place.is_absolute() or ".." in place.parts or "\0" in name or len(name) > 200 or str(place) != name
+    outside = outside or not place.parts
+    if outside or not isinstance(facts, dict):
+        raise DamagedError("the manifest is damaged", where=str(folder.path / MANIFEST), fix=file_fix)
+    where = str(folder.path / name)
+    try:
+        file = _open_in(handle, name)
+    except OSError as error:
+        what = "a file of the folder is missing"
+        if error.errno == errno.ELOOP:
+            what = "a link stands where a file of the folder should be"
+        elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            what = f"a file of the folder cannot be read ({error.strerror})"
+        raise DamagedError(what, where=where, fix=file_fix) from None
+    folder._files[name] = file
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        raise DamagedError("a file of the folder is missing", where=where, fix=file_fix)
+    if found.st_size != facts.get("bytes"):
+        raise DamagedError("the file is damaged: it differs from what was saved", where=where, fix=file_fix)
+
+
+def _open_in(handle: int, name: str) -> BufferedReader:
+    """Open a file inside an opened folder, through no link."""
+    *folders, last = PurePosixPath(name).parts
+    opened = os.dup(handle)
+    try:
+        for inner in folders:
+            outer, opened = opened, os.open(inner, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=opened)
+            os.close(outer)
+        # A pipe in the place of a file must not keep us waiting.
+        return open(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened), "rb")  # noqa: PTH123
+    finally:
+        os.close(opened)
+
+
+def _column(file: BufferedReader, *, mmap: bool) -> NDArray[Any]:
+    file.seek(0)
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f"numpy's format {version} is not used here")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    begin, size = file.tell(), os.fstat(file.fileno()).st_size
+    if dtype.hasobject or dtype.fields is not None or fortran or len(shape) != 1:
+        raise ValueError("it is not a plain column")
+    if begin + shape[0] * dtype.itemsize != size:
+        raise ValueError("its length is not what it says")
+    if mmap:
+        return np.memmap(file, dtype, "r", begin, shape)
+    return np.frombuffer(file.read(), dtype)

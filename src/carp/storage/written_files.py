@@ -1,0 +1,191 @@
+"""Single files, written so that nothing is ever half there: beside their place, flushed to the disk, and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.errors import DamagedError, StorageError
+from carp.storage.folder_locks import names
+from carp.storage.leftovers import beside, sweep_files
+
+AGAIN = "run the same command again, a training with --resume"
+
+
+@contextlib.contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """Turn the disk's refusals into errors that say what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            what, fix = (
+                "there is no space left on the disk",
+                f"free some space and {AGAIN}",
+            )
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            what, fix = "writing is not allowed here", "choose a folder you may write to"
+        elif error.errno == errno.ENOMEM:
+            raise MemoryError(error.strerror or str(error)) from error
+        elif error.errno in (errno.ENOTDIR, errno.EEXIST):
+            what, fix = "a file stands where a folder is needed", "choose another place"
+        else:
+            what, fix = (
+                f"the disk refused ({error.strerror or error})",
+                f"check the disk and {AGAIN}",
+            )
+        raise StorageError(what, where=str(where), fix=fix) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside the folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Replace a file as a whole: readers see the old content or the new, never a mixture."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep_files(path.parent, glob.escape(path.name))
+        partial, file = _begun_beside(path)
+        try:
+            with file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def _begun_beside(path: Path) -> tuple[Path, BinaryIO]:
+    """A new file beside another, locked as long as it is open: so whoever sweeps sees that its writer lives."""
+    while True:
+        partial = beside(path, "partial")
+        file = partial.open("xb")
+        with contextlib.suppress(OSError):  # not every file system has locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if names(partial, file.fileno()):
+            return partial, file
+        file.close()  # it was swept between being made and being locked
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with new_file(path) as file:
+        file.write(data)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_bytes(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json_of(path.read_bytes(), path)
+    except OSError as error:
+        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it again") from error
+
+
+def json_of(content: bytes, where: Path) -> Any:
+    """What a JSON file says; only what `write_json` could have written."""
+    try:
+        value = json.loads(content, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half a surrogate pair, or 1e999
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"cannot be read ({error})", where=str(where), fix="make it again") from error
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def append_json_line(path: Path, value: Any) -> None:
+    """Add one line to a log, in a single write so that a killed process leaves whole lines."""
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+    with disk_errors(path):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            if os.write(handle, line.encode()) != len(line.encode()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """The whole lines of a log; a last line cut off by a kill is left out."""
+    if not path.exists():
+        return []
+    *lines, rest = path.read_text("utf-8").split("\n")
+    values = [json.loads(line) for line in lines if line.strip()]
+    with contextlib.suppress(ValueError):
+        values += [json.loads(rest)] if rest.strip() else []
+    return values
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> str:
+    """Write arrays as a safetensors file. The sha256 sum of what was to be written, whatever the disk made of it."""
+    from safetensors.numpy import save
+
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    content = save(whole, metadata=dict(metadata or {}))
+    write_bytes(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        return arrays_of(path.read_bytes(), path)
+    except OSError as error:
+        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it again") from error
+
+
+def arrays_of(content: bytes, where: Path) -> dict[str, NDArray[Any]]:
+    """The arrays in the content of a safetensors file. They cannot be written to."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(content))
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise DamagedError(f"cannot be read ({error})", where=str(where), fix="make it again") from error
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def readable_size(size: float) -> str:
+    """
+    >>> readable_size(25_300_000)
+    '25.3 MB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("unreachable")

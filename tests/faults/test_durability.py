@@ -1,0 +1,119 @@
+"""What is said to be saved is on the disk: it is flushed before it gets its name, and so is the name."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from pathlib import Path
+
+import pytest
+
+from carp.bench.durable_lines import append_line
+from carp.storage import MANIFEST, append_json_line, new_folder, write_bytes
+from carp.storage import new_folders as folders
+
+
+class Steps:
+    """Writes down what is flushed and renamed, in order; a file is known by its inode, whatever its name."""
+
+    def __init__(self, monkeypatch):
+        self.steps: list[tuple[str, object]] = []
+        fsync, replace, rename, exchanged = os.fsync, Path.replace, Path.rename, folders.exchanged
+        monkeypatch.setattr(os, "fsync", lambda handle: (self.add("flush", os.fstat(handle).st_ino), fsync(handle))[1])
+        monkeypatch.setattr(Path, "replace", lambda path, to: (self.add("name", Path(to)), replace(path, to))[1])
+        monkeypatch.setattr(Path, "rename", lambda path, to: (self.add("name", Path(to)), rename(path, to))[1])
+        monkeypatch.setattr(folders, "exchanged", lambda one, to: (self.add("name", to), exchanged(one, to))[1])
+
+    def add(self, what, which):
+        self.steps.append((what, which))
+
+    def flushed(self, path, *, before=None, after=None):
+        """Whether a file or folder was flushed, before or after something got its name."""
+        inode = path.stat().st_ino
+        places = [n for n, step in enumerate(self.steps) if step == ("flush", inode)]
+        first = self.steps.index(("name", after)) if after else -1
+        last = self.steps.index(("name", before)) if before else len(self.steps)
+        return any(first < place < last for place in places)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    return Steps(monkeypatch)
+
+
+def test_a_file_is_flushed_before_it_gets_its_name_and_its_folder_after(tmp_path, steps):
+    file = tmp_path / "note.json"
+    write_bytes(file, b"content")
+    assert steps.flushed(file, before=file)
+    assert steps.flushed(tmp_path, after=file)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "replaced"])
+def test_a_folder_is_flushed_whole_before_it_gets_its_name_and_its_parent_after(tmp_path, steps, there):
+    place = tmp_path / "thing"
+    for content in (b"old", b"new") if there else (b"new",):
+        steps.steps.clear()
+        with new_folder(place, "thing", overwrite=there) as partial:
+            (partial / "deep").mkdir()
+            (partial / "deep" / "plain").write_bytes(content)  # as numpy writes a column
+            write_bytes(partial / "a.txt", content)
+    for inside in (place / "deep" / "plain", place / "a.txt", place / MANIFEST, place / "deep", place):
+        assert steps.flushed(inside, before=place), inside
+    assert steps.flushed(tmp_path, after=place)
+
+
+def test_the_entries_of_a_sealed_folder_are_flushed_after_its_manifest(tmp_path, steps):
+    place = tmp_path / "thing"
+    with new_folder(place, "thing") as partial:
+        write_bytes(partial / "a.txt", b"content")
+        manifest = partial / MANIFEST
+    assert steps.flushed(place, after=manifest, before=place)
+
+
+def test_a_line_of_results_is_flushed_and_so_is_the_folder_of_a_new_file(tmp_path, steps):
+    file = tmp_path / "bench.jsonl"
+    append_line(file, {"cell": 1})
+    assert steps.flushed(file)
+    assert steps.flushed(tmp_path)
+    steps.steps.clear()
+    append_line(file, {"cell": 2})
+    assert steps.flushed(file)
+
+
+def test_a_line_of_a_log_is_flushed(tmp_path, steps):
+    append_json_line(tmp_path / "log.jsonl", {"epoch": 1})
+    assert steps.flushed(tmp_path / "log.jsonl")
+
+
+def test_a_line_of_a_log_that_does_not_fit_is_a_full_disk(tmp_path, monkeypatch):
+    from carp.errors import StorageError
+
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:3]))
+    with pytest.raises(StorageError, match="no space left"):
+        append_json_line(pathlib.Path(tmp_path / "log.jsonl"), {"epoch": 1})
+
+
+@pytest.mark.parametrize("can_exchange", [True, False], ids=["in one step", "in two steps"])
+def test_a_replaced_folder_leaves_nothing_beside_the_new_one(tmp_path, monkeypatch, can_exchange):
+    if not can_exchange:
+        monkeypatch.setattr(folders, "exchanged", lambda one, other: False)
+    for content in (b"old", b"new"):
+        with new_folder(tmp_path / "thing", "thing", overwrite=True) as partial:
+            write_bytes(partial / "a.txt", content)
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"new"
+    assert [item.name for item in tmp_path.iterdir()] == ["thing"]
+
+
+@pytest.mark.skipif(folders._exchange() is None, reason="this system cannot exchange two folders in one step")
+def test_a_folder_is_never_missing_while_it_is_replaced(tmp_path, monkeypatch):
+    """Nothing is renamed away from the place: the old folder and the new one change places."""
+    with new_folder(tmp_path / "thing", "thing") as partial:
+        write_bytes(partial / "a.txt", b"old")
+    moved = []
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda path, to: (moved.append(path), rename(path, to))[1])
+    with new_folder(tmp_path / "thing", "thing", overwrite=True) as partial:
+        write_bytes(partial / "a.txt", b"new")
+    assert moved == []
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"new"

@@ -1,0 +1,359 @@
+"""Folders whose sums are right and whose content is not: all is checked, and what was checked is what is used."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import carp
+import hostile_bundles
+from carp.errors import CarpError, DamagedError, StorageError
+from carp.storage import MANIFEST, check_folder, load_arrays, new_folder, opened_folder, save_arrays, seal, write_bytes
+
+BUNDLES = int(os.environ.get("CARP_BUNDLES", "40"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A model and a corpus; no test may change them."""
+    folder = tmp_path_factory.mktemp("made")
+    hostile_bundles.make_bundle(folder / "model")
+    rows = carp.make_shop(people=16, things=8, reviews_per_person=6, seed=2).frame()
+    carp.build_corpus(carp.read_reviews(rows), min_reviews=1).save(folder / "corpus")
+    return folder
+
+
+@pytest.fixture
+def model(made, tmp_path):
+    return shutil.copytree(made / "model", tmp_path / "model")
+
+
+@pytest.fixture
+def corpus(made, tmp_path):
+    return shutil.copytree(made / "corpus", tmp_path / "corpus")
+
+
+def put(place, value):
+    def edit(array):
+        array.reshape(-1)[place] = value
+        return array
+
+    return edit
+
+
+def swapped(array):
+    array[[1, 2]] = array[[2, 1]]
+    return array
+
+
+SHORTER, LONGER = (lambda a: a[:-1]), (lambda a: np.concatenate([a, a[-1:]]))
+RECORDS, DOCUMENTS, WEIGHTS, BIASES = (f"{n}.safetensors" for n in ("records", "documents", "model", "baseline"))
+COLUMNS = [
+    (RECORDS, "user", put(0, 99), "an entry of user is not from 0 to"),
+    (RECORDS, "user", put(0, -1), "an entry of user"),
+    (RECORDS, "user", SHORTER, "texts"),
+    (RECORDS, "user", lambda a: a.astype(np.int64), "user holds int64 and should hold int32"),
+    (RECORDS, "item", put(5, 99), "an entry of item"),
+    (RECORDS, "item", LONGER, "item has"),
+    (RECORDS, "rating", put(0, np.nan), "an entry of rating"),
+    (RECORDS, "rating", put(0, 5.5), "an entry of rating"),
+    (RECORDS, "rating", lambda a: a.astype(np.float64), "rating holds float64"),
+    (RECORDS, "part", put(0, 3), "an entry of part"),
+    (RECORDS, "part", lambda a: a.astype(np.int16), "part holds int16"),
+    (RECORDS, "texts_offsets", put(1, 10**12), "offsets of texts fall"),
+    (RECORDS, "texts_offsets", put(0, 1), "do not span"),
+    (RECORDS, "texts_offsets", put(-1, 3), "do not span"),
+    (RECORDS, "texts_offsets", swapped, "offsets of texts fall"),
+    (RECORDS, "texts_offsets", lambda a: a.astype(np.int32), "should hold int64"),
+    (RECORDS, "texts_bytes", put(0, 0xFF), "texts are not UTF-8"),
+    (RECORDS, "texts_bytes", put(-1, 0xC3), "texts are not UTF-8"),
+    (RECORDS, "texts_bytes", lambda a: a.astype(np.int8), "texts holds int8"),
+    (RECORDS, "users_bytes", lambda a: np.full_like(a, ord("x")), "one of users occurs twice"),
+    (RECORDS, "items_offsets", lambda a: a[:1] * 0, "do not span"),
+    (DOCUMENTS, "user.words", put(0, 0), r"an entry of user\.words"),
+    (DOCUMENTS, "user.words", put(0, 10**6), r"an entry of user\.words"),
+    (DOCUMENTS, "item.words", lambda a: a.astype(np.uint32), r"item\.words holds uint32"),
+    (DOCUMENTS, "user.review", SHORTER, r"user\.review has"),
+    (DOCUMENTS, "user.review", put(0, -1), r"an entry of user\.review"),
+    (DOCUMENTS, "user.review", put(0, 10**6), r"an entry of user\.review"),
+    (DOCUMENTS, "user.review", lambda a: a[::-1], r"user\.review names reviews of others"),
+    (DOCUMENTS, "item.offsets", put(1, -1), r"item\.offsets fall"),
+    (DOCUMENTS, "item.offsets", put(1, 10**15), r"item\.offsets fall"),
+    (DOCUMENTS, "item.offsets", SHORTER, r"item\.offsets has"),
+    (DOCUMENTS, "user.characters", put(0, -1), r"user\.characters stand outside"),
+    (DOCUMENTS, "user.characters", put(1, 10**6), r"user\.characters stand outside"),
+    (DOCUMENTS, "user.characters", lambda a: a[:, ::-1], r"user\.characters stand outside"),
+    (DOCUMENTS, "item.characters", lambda a: a.reshape(-1), r"item\.characters has"),
+    (WEIGHTS, "vote_weight", put(0, np.nan), "vote_weight holds what is no number"),
+    (WEIGHTS, "vote_weight", put(0, np.inf), "vote_weight holds what is no number"),
+    (WEIGHTS, "vote_weight", lambda a: a.astype(np.float64), "vote_weight is torch.float64"),
+    (WEIGHTS, "vote_weight", lambda a: a.astype(np.int32), "vote_weight is torch.int32"),
+    (WEIGHTS, "vote_weight", lambda a: a[:1], "vote_weight is torch.float32"),
+    (WEIGHTS, "vote_weight", None, "the tensors are those of another model"),
+    (BIASES, "user", put(0, np.inf), "user holds what is no number"),
+    (BIASES, "mean", lambda a: a.astype(np.float16), "mean is torch.float16"),
+]
+
+
+@pytest.mark.parametrize(("file", "column", "edit", "reason"), COLUMNS)
+def test_a_column_that_cannot_be_is_refused_by_name(model, file, column, edit, reason):
+    arrays = {name: array.copy() for name, array in load_arrays(model / file).items()}
+    changed = None if edit is None else edit(arrays[column])
+    arrays.pop(column)
+    save_arrays(model / file, arrays if changed is None else {**arrays, column: changed})
+    seal(model, "model")
+    with pytest.raises(DamagedError, match=reason):
+        carp.load(model, device="cpu")
+
+
+def test_a_review_that_did_not_train_is_in_no_document(model):
+    arrays = {name: array.copy() for name, array in load_arrays(model / RECORDS).items()}
+    arrays["part"][:] = 2
+    save_arrays(model / RECORDS, arrays)
+    seal(model, "model")
+    with pytest.raises(DamagedError, match="names reviews that did not train"):
+        carp.load(model, device="cpu")
+
+
+def test_a_string_cut_inside_a_character_is_refused(model):
+    arrays = {name: array.copy() for name, array in load_arrays(model / RECORDS).items()}
+    place = int(arrays["texts_offsets"][1])
+    arrays["texts_bytes"][place - 1 : place + 1] = list("é".encode())
+    save_arrays(model / RECORDS, arrays)
+    seal(model, "model")
+    with pytest.raises(DamagedError, match="texts are cut inside a character"):
+        carp.load(model, device="cpu")
+
+
+FACTS = [
+    (lambda f: f.update(seed="1"), "seed is not a number"),
+    (lambda f: f.update(split_seed=-1), "split_seed is not a number"),
+    (lambda f: f.update(levels=1), "the highest rating"),
+    (lambda f: f.update(levels=True), "levels is not a number"),
+    (lambda f: f.update(max_words=0), "max_words is not a number of words"),
+    (lambda f: f.update(max_words=1), "more than 1 apart"),
+    (lambda f: f.update(model=3), "the model has no name"),
+    (lambda f: f.update(fit=[]), "settings or facts are missing"),
+    (lambda f: f["data"].update(corpus=None), "settings or facts are missing"),
+    (lambda f: f["fit"].update(model="carp"), "a setting is given twice"),
+    (lambda f: f["fit"].update(epochs=3), "a setting is given twice"),
+    (lambda f: f["config"].update(viewpoints=10**9), "viewpoints cannot be"),
+    (lambda f: f["config"].update(filters=100_000), "a larger model than the file holds"),
+    (lambda f: f["config"].update(variant=[1]), "variant is no setting"),
+    (lambda f: f["data"].update(split=3), "the split is not named"),
+    (lambda f: f["data"].update(fingerprint=None), "no fingerprint"),
+    (lambda f: f.update(degree_scale=[1.0]), "degree_scale should be 2 numbers"),
+    (lambda f: f.update(degree_scale=[1.0, True]), "degree_scale holds what is no number"),
+    (lambda f: f["scale"].update(low=1e300), "the scale holds what is no number"),
+]
+
+
+@pytest.mark.parametrize(("edit", "reason"), FACTS)
+def test_facts_that_cannot_be_are_refused_by_name(model, edit, reason):
+    facts = json.loads((model / "model.json").read_bytes())
+    edit(facts)
+    (model / "model.json").write_text(json.dumps(facts))
+    seal(model, "model")
+    with pytest.raises(CarpError, match=reason):
+        carp.load(model, device="cpu")
+
+
+@pytest.mark.parametrize("words", [[], ["a", "a"], ["a", 3], {"a": 1}])
+def test_a_vocabulary_that_cannot_be_is_refused(model, words):
+    (model / "tokeniser.json").write_text(json.dumps({"words": words}))
+    seal(model, "model")
+    with pytest.raises(DamagedError, match="vocabulary"):
+        carp.load(model, device="cpu")
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": Infinity}', '{"a": 1e999}', '{"a": "\\ud800"}'])
+def test_json_that_carp_could_not_have_written_is_refused(model, text):
+    (model / "tokeniser.json").write_text(text)
+    seal(model, "model")
+    with pytest.raises(DamagedError, match="cannot be read"):
+        carp.load(model, device="cpu")
+
+
+# ---- corpora
+
+CORPUS = [
+    ("user", put(0, 99), "an entry of user"),
+    ("item", put(0, -3), "an entry of item"),
+    ("rating", put(0, np.inf), "an entry of rating"),
+    ("rating", lambda a: a.astype(np.float64), "rating holds float64"),
+    ("time", SHORTER, "time has"),
+    ("tokens", put(0, -1), "an entry of tokens"),
+    ("tokens", put(0, 10**6), "an entry of tokens"),
+    ("token_starts", put(0, 10**6), "a word stands outside of its text"),
+    ("token_starts", put(0, -1), "a word stands outside of its text"),
+    ("token_lengths", put(0, 255), "a word stands outside of its text"),
+    ("token_offsets", swapped, "token_offsets fall"),
+    ("token_offsets", put(-1, 10**9), "do not span"),
+    ("texts", put(0, 0xFF), "texts are not UTF-8"),
+    ("words", put(0, 0xFF), "words are not UTF-8"),
+    ("users", lambda a: np.full_like(a, ord("x")), "one of users occurs twice"),
+    ("items_offsets", swapped, "offsets of items fall"),
+    ("user", lambda a: a[None], "plain column"),
+    ("user", lambda a: a.astype("V4"), "user holds"),
+]
+
+
+@pytest.mark.parametrize(("name", "edit", "reason"), CORPUS)
+@pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
+def test_a_column_of_a_corpus_that_cannot_be_is_refused_by_name(corpus, name, edit, reason, mmap):
+    column = edit(np.load(corpus / f"{name}.npy"))
+    np.save(corpus / f"{name}.npy", column)
+    seal(corpus, "corpus")
+    with pytest.raises(DamagedError, match=reason):
+        carp.Corpus.load(corpus, mmap=mmap)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUMPY\x01\x00",
+        b"\x93NUMPY\x03\x00" + bytes(200),
+        b"\x93NUMPY\x01\x00\x76\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }".ljust(128),
+        b"\x93NUMPY\x01\x00\x76\x00{'descr': '<i4', 'fortran_order': False, 'shape': (2**40,), }".ljust(128),
+        b"\x93NUMPY\x01\x00\x76\x00__import__('os').abort()".ljust(128),
+    ],
+)
+def test_a_file_that_is_no_column_is_refused(corpus, content):
+    (corpus / "user.npy").write_bytes(content)
+    seal(corpus, "corpus")
+    with pytest.raises(DamagedError, match=r"user\.npy: cannot be read"):
+        carp.Corpus.load(corpus)
+
+
+def test_a_corpus_whose_facts_cannot_be_is_refused(corpus):
+    about = json.loads((corpus / "corpus.json").read_bytes())
+    for edit in ({"levels": "5"}, {"levels": 1}, {"scale_range": [5, 1]}, {"scale_range": None}):
+        (corpus / "corpus.json").write_text(json.dumps({**about, "facts": {**about["facts"], **edit}}))
+        seal(corpus, "corpus")
+        with pytest.raises(DamagedError, match="do not fit together"):
+            carp.Corpus.load(corpus)
+
+
+# ---- what was checked is what is used
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with new_folder(tmp_path / "thing", "thing") as partial:
+        write_bytes(partial / "a.txt", b"old")
+        write_bytes(partial / "deep" / "b.txt", b"old")
+    return tmp_path / "thing"
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_as_it_was(folder):
+    with opened_folder(folder, "thing") as opened:
+        assert opened.read("a.txt") == b"old"
+        with new_folder(folder, "thing", overwrite=True) as partial:
+            write_bytes(partial / "a.txt", b"new")
+        assert opened.read("deep/b.txt") == b"old", "the file is gone from its place, and is read all the same"
+    with opened_folder(folder, "thing") as opened:
+        assert opened.read("a.txt") == b"new"
+
+
+def test_a_file_that_is_altered_while_the_folder_is_open_is_noticed(folder):
+    with opened_folder(folder, "thing") as opened:
+        (folder / "a.txt").write_bytes(b"bad")
+        with pytest.raises(DamagedError, match="differs from what was saved"):
+            opened.read("a.txt")
+
+
+def test_a_mapped_corpus_stays_what_it_was_when_another_takes_its_place(corpus):
+    loaded = carp.Corpus.load(corpus)
+    text, fingerprint = loaded.text(3), loaded.fingerprint
+    rows = carp.make_shop(people=10, things=8, reviews_per_person=6, seed=9).frame()
+    carp.build_corpus(carp.read_reviews(rows), min_reviews=1).save(corpus, overwrite=True)
+    del loaded.__dict__["fingerprint"]
+    assert loaded.text(3) == text
+    assert loaded.fingerprint == fingerprint, "computed again, from the columns that were opened"
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "manifest"])
+def test_links_inside_a_folder_are_not_followed(folder, tmp_path, what):
+    place = {"file": folder / "a.txt", "folder": folder / "deep", "manifest": folder / MANIFEST}[what]
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DamagedError, match=r"link|missing"):
+        check_folder(folder, "thing")
+
+
+def test_a_link_to_a_whole_folder_is_followed(folder, tmp_path):
+    (tmp_path / "current").symlink_to(folder)
+    check_folder(tmp_path / "current", "thing")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(folder):
+    (folder / "a.txt").unlink()
+    os.mkfifo(folder / "a.txt")
+    with pytest.raises(DamagedError, match="missing"):
+        check_folder(folder, "thing")
+
+
+def test_a_folder_that_may_not_be_opened_is_told_as_such(folder, monkeypatch):
+    real = os.open
+
+    def refuse(path, *rest, **named):
+        if str(path) == str(folder):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *rest, **named)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StorageError, match="cannot be opened"):
+        check_folder(folder, "thing")
+
+
+SAVING = (
+    "import sys, torch, carp\n"
+    "torch.set_num_threads(1)\n"
+    "models = [carp.load(name, device='cpu') for name in sys.argv[1:3]]\n"
+    "print('ready', flush=True)\n"
+    "while True:\n"
+    "    for model in models: model.save(sys.argv[3], overwrite=True)\n"
+)
+
+
+def test_no_load_mixes_two_models_while_they_are_saved_in_turn(made, tmp_path):
+    shutil.copytree(made / "model", tmp_path / "one")
+    other = carp.load(made / "model", device="cpu")
+    other.facts["seed"] = 77
+    with torch.no_grad():
+        dict(other.model.named_parameters())["vote_weight"].fill_(0.5)
+    other.save(tmp_path / "two")
+    shutil.copytree(made / "model", tmp_path / "both")
+    asked = [sys.executable, "-c", SAVING, *(str(tmp_path / name) for name in ("one", "two", "both"))]
+    saver = subprocess.Popen(asked, stdout=subprocess.PIPE, text=True)
+    assert saver.stdout
+    seen = set()
+    try:
+        assert saver.stdout.readline() == "ready\n"
+        for _ in range(BUNDLES * 3):
+            found = carp.load(tmp_path / "both", device="cpu")
+            weight = dict(found.model.named_parameters())["vote_weight"]
+            seen.add((found.seed, bool(weight.eq(0.5).all())))
+    finally:
+        saver.kill()
+        saver.wait()
+        saver.stdout.close()
+    assert seen <= {(0, False), (77, True)}, "one model's facts with another's weights"
+
+
+def test_hostile_bundles_are_refused_or_answer_in_numbers():
+    first = random.randrange(10**6)
+    report = hostile_bundles.run(range(first, first + BUNDLES))
+    assert report["faults"] == [], f"python benchmarks/hostile_bundles.py --seed {first} --bundles {BUNDLES}"
+    assert sum(report["counts"].values()) == BUNDLES
+    assert report["counts"].get("refused", 0) > BUNDLES / 3

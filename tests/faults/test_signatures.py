@@ -1,0 +1,100 @@
+"""A signed folder is refused if anybody without the key changed it, and an unsigned one where a key is asked for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from carp.cli.entry import main
+from carp.errors import DamagedError, StorageError, UsageError
+from carp.storage import MANIFEST, SIGNATURE, check_folder, check_signed, new_folder, seal, write_bytes
+
+
+@pytest.fixture
+def key(tmp_path):
+    return key_in(tmp_path / "key", b"k" * 32)
+
+
+def key_in(path, content, mode=0o600):
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with new_folder(tmp_path / "thing", "thing") as partial:
+        write_bytes(partial / "a.txt", b"content")
+    return tmp_path / "thing"
+
+
+def test_a_signed_folder_passes_with_its_key_alone(folder, key, tmp_path):
+    assert main(["sign", str(folder), "--key-file", str(key)]) == 0
+    check_signed(folder, "thing", key)
+    assert main(["sign", str(folder), "--key-file", str(key), "--check"]) == 0
+    with pytest.raises(DamagedError, match="not signed with this key"):
+        check_signed(folder, "thing", key_in(tmp_path / "other", b"o" * 32))
+
+
+def test_whoever_seals_a_folder_again_without_the_key_is_found_out(folder, key):
+    """Every sum is right again, which a manifest alone cannot tell."""
+    main(["sign", str(folder), "--key-file", str(key)])
+    signature = (folder / SIGNATURE).read_bytes()
+    (folder / "a.txt").write_bytes(b"altered")
+    seal(folder, "thing")
+    check_folder(folder, "thing")
+    with pytest.raises(DamagedError, match="it is not signed"):
+        check_signed(folder, "thing", key)
+    (folder / SIGNATURE).write_bytes(signature)
+    with pytest.raises(DamagedError, match="not signed with this key"):
+        check_signed(folder, "thing", key)
+    assert main(["sign", str(folder), "--key-file", str(key), "--check"]) == 1
+
+
+@pytest.mark.parametrize(
+    "found", [[], {}, {"algorithm": "none", "signature": ""}, {"algorithm": "hmac-sha256"}, "x", 3]
+)
+def test_a_signature_that_is_none_is_refused(folder, key, found):
+    (folder / SIGNATURE).write_text(json.dumps(found))
+    with pytest.raises(DamagedError):
+        check_signed(folder, "thing", key)
+
+
+def test_with_a_key_in_the_environment_nothing_unsigned_is_read_and_what_is_made_is_signed(
+    folder, key, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CARP_KEY_FILE", str(key))
+    with pytest.raises(DamagedError, match="it is not signed"):
+        check_folder(folder, "thing")
+    with new_folder(tmp_path / "new", "thing") as partial:
+        write_bytes(partial / "a.txt", b"content")
+    check_folder(tmp_path / "new", "thing")
+    assert SIGNATURE not in json.loads((tmp_path / "new" / MANIFEST).read_bytes())["files"]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
+def test_a_key_that_others_may_read_is_refused(folder, tmp_path, mode):
+    assert sign(folder, tmp_path)
+    with pytest.raises(UsageError, match="others may read this key"):
+        check_signed(folder, "thing", key_in(tmp_path / "open", b"k" * 32, mode))
+
+
+def sign(folder, tmp_path):
+    return main(["sign", str(folder), "--key-file", str(key_in(tmp_path / "mine", b"k" * 32))]) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"k" * 31, b"k" * 5000])
+def test_a_key_that_is_too_short_or_no_key_is_refused(folder, tmp_path, content):
+    assert sign(folder, tmp_path)
+    with pytest.raises(UsageError, match="a key has"):
+        check_signed(folder, "thing", key_in(tmp_path / "bad", content))
+    with pytest.raises(StorageError, match="the key cannot be read"):
+        check_signed(folder, "thing", tmp_path / "none")
+
+
+def test_what_is_damaged_is_not_signed(folder, key):
+    (folder / "a.txt").write_bytes(b"altered")
+    assert main(["sign", str(folder), "--key-file", str(key)]) == 1
+    assert not (folder / SIGNATURE).exists()
+    assert main(["sign", str(folder.parent), "--key-file", str(key)]) == 1
