@@ -194,7 +194,9 @@ def test_a_corpus_whose_texts_of_things_do_not_fit_is_refused(saved):
     names = item_files(saved)
     assert len(names) == 14
     for name in names:
-        for change in ("missing", "longer", "falling"):
+        for change in ("missing", "longer", "falling", "other kind", "not UTF-8"):
+            if change == "not UTF-8" and np.load(saved / name).dtype != np.uint8:
+                continue
             column = np.load(saved / name) if change != "missing" else None
             with new_folder(saved, "corpus", overwrite=True) as partial:
                 for other, content in files.items():
@@ -208,9 +210,20 @@ def test_a_corpus_whose_texts_of_things_do_not_fit_is_refused(saved):
 
 
 def damaged(column, change):
+    if change == "other kind":
+        return column.astype(np.float64)
+    if change == "not UTF-8" and len(column):
+        return np.concatenate([column[:-1], np.array([0xFF], np.uint8)])
     if change == "falling" and column.dtype == np.int64:
         return column[::-1]
     return np.append(column, np.array([99], column.dtype))
+
+
+def test_a_text_that_begins_inside_a_character_is_refused():
+    texts = ItemTexts.of([ItemText("Ä"), ItemText("b")])
+    assert texts.fault(2) is None
+    cut = dataclasses.replace(texts.titles, offsets=np.array([0, 1, 3]))
+    assert dataclasses.replace(texts, titles=cut).fault(2) == "item_titles are cut inside a character"
 
 
 def restore(folder, files):

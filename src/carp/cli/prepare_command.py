@@ -73,6 +73,7 @@ def prepare(
             overwrite=overwrite,
             reading=stage("reading"),
             cutting=stage("cutting into words"),
+            reading_items=stage("reading about items") if items else None,
         )
     _report_corpus(prepared, out, as_json)
 

@@ -134,25 +134,41 @@ class ItemTexts:
 
     def fault(self, items: int) -> str | None:
         """Why these columns cannot belong to so many things, or None."""
-        for name in TEXTS:
-            if len(getattr(self, name)) != items:
-                return f"{PREFIX}{name} has {len(getattr(self, name)):,} entries and should have {items:,}"
-        for name in ("title_tokens", "category_tokens"):
-            tokens, offsets = getattr(self, name), getattr(self, f"{name[:-1]}_offsets")
-            if len(offsets) != items + 1:
-                return f"{PREFIX}{name[:-1]}_offsets has {len(offsets):,} entries and should have {items + 1:,}"
+        for name, column in self.columns().items():
+            wanted = np.int64 if name.endswith("_offsets") else np.int32 if name.endswith("_tokens") else np.uint8
+            if column.ndim != 1 or column.dtype != wanted:
+                return f"{name} is not a plain column of {np.dtype(wanted)}"
+        for name in STRINGS:
+            strings: StringColumn = getattr(self, name)
+            entries = len(strings) if name == "words" else items
+            fault = _offsets_fault(strings.offsets, entries, len(strings.data)) or _text_fault(strings)
+            if fault:
+                return f"{PREFIX}{name} {fault}"
+        for name in ("title_token", "category_token"):
+            tokens = getattr(self, f"{name}s")
+            if fault := _offsets_fault(getattr(self, f"{name}_offsets"), items, len(tokens)):
+                return f"{PREFIX}{name}s {fault}"
             if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < len(self.words):
-                return f"{PREFIX}{name} names words that are not there"
-        return self._offsets_fault()
-
-    def _offsets_fault(self) -> str | None:
-        spans = {name: (getattr(self, name).offsets, len(getattr(self, name).data)) for name in STRINGS}
-        spans["title_tokens"] = self.title_token_offsets, len(self.title_tokens)
-        spans["category_tokens"] = self.category_token_offsets, len(self.category_tokens)
-        for name, (offsets, end) in spans.items():
-            if int(offsets[0]) != 0 or int(offsets[-1]) != end or (np.diff(offsets) < 0).any():
-                return f"the offsets of {PREFIX}{name} do not span its {end:,} entries"
+                return f"{PREFIX}{name}s name words that are not there"
         return None
+
+
+def _offsets_fault(offsets: NDArray[np.int64], entries: int, end: int) -> str | None:
+    if len(offsets) != entries + 1:
+        return f"have {len(offsets):,} offsets and should have {entries + 1:,}"
+    if int(offsets[0]) != 0 or int(offsets[-1]) != end or bool((np.diff(offsets) < 0).any()):
+        return f"have offsets that do not span their {end:,} entries"
+    return None
+
+
+def _text_fault(strings: StringColumn) -> str | None:
+    """Why the bytes are not so many texts: they are not UTF-8, or one begins inside a character."""
+    try:
+        strings.data.tobytes().decode()
+    except UnicodeDecodeError:
+        return "are not UTF-8"
+    starts = strings.offsets[strings.offsets < len(strings.data)]
+    return "are cut inside a character" if ((strings.data[starts] & 0xC0) == 0x80).any() else None
 
 
 def _places(begins: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:

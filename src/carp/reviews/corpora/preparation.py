@@ -58,6 +58,7 @@ def prepare_corpus(
     workers: int | None = None,
     reading: OnProgress | None = None,
     cutting: OnProgress | None = None,
+    reading_items: OnProgress | None = None,
 ) -> Prepared:
     """Read reviews, clean them and save them as a corpus. By default there are as many workers as cores.
 
@@ -65,7 +66,9 @@ def prepare_corpus(
     """
     out, rules = Path(out), CorpusRules(min_reviews, levels)
     size = workers if workers is not None else workers_for(files)
-    about_items = open_items(list(items), item_columns)  # before hours of reading reviews, not after
+    about_items = open_items(
+        list(items), item_columns, progress=reading_items
+    )  # before hours of reading reviews, not after
     with _no_new_parents(out), new_folder(out, "corpus", overwrite=overwrite) as partial, disk_errors(out):
         sources = open_sources(list(files), asked, reading)
         corpus, counts, origin = _build(partial, sources, rules, size, cutting)

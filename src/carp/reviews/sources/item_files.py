@@ -35,6 +35,7 @@ from carp.reviews.sources.recognition import (
     split_header,
 )
 from carp.reviews.sources.unpacking import check_file, first_bytes
+from carp.reviews.split_parts import OnProgress
 
 ITEM_ROLES = ("item", "title", "category", "description", "picture")
 TOLD = ITEM_ROLES[1:]  # what is to be learned of a thing
@@ -141,7 +142,13 @@ def gather_items(sources: Iterable[OpenItems], wanted: Container[str] | None) ->
     return items
 
 
-def open_items(source: Any, columns: Mapping[str, str] | None, *, max_bytes: int = MAX_BYTES) -> list[OpenItems]:
+def open_items(
+    source: Any,
+    columns: Mapping[str, str] | None,
+    *,
+    max_bytes: int = MAX_BYTES,
+    progress: OnProgress | None = None,
+) -> list[OpenItems]:
     """Each source with its columns recognised, ready to be read."""
     check_item_columns(columns)
     library = type(source).__module__.partition(".")[0]
@@ -154,7 +161,7 @@ def open_items(source: Any, columns: Mapping[str, str] | None, *, max_bytes: int
         raise UsageError(
             f"items cannot be read from a {type(source).__name__}", fix="give a path, a list of paths, or a frame"
         )
-    return [_open(path, columns, max_bytes) for path in paths]
+    return [_open(path, columns, max_bytes, progress) for path in paths]
 
 
 def check_item_columns(columns: Mapping[str, str] | None) -> None:
@@ -163,7 +170,7 @@ def check_item_columns(columns: Mapping[str, str] | None) -> None:
             raise UsageError(f"there is no role {role!r} for a column of items", fix=nearest(role, ITEM_ROLES))
 
 
-def _open(path: PathLike, columns: Mapping[str, str] | None, max_bytes: int) -> OpenItems:
+def _open(path: PathLike, columns: Mapping[str, str] | None, max_bytes: int, progress: OnProgress | None) -> OpenItems:
     place = check_file(path)
     if first_bytes(place).startswith(b"PAR1"):
         import polars
@@ -174,7 +181,7 @@ def _open(path: PathLike, columns: Mapping[str, str] | None, max_bytes: int) -> 
     if not head:
         raise InputError("the file has no usable line", where=str(place), fix="give a file with items")
     refuse_strange(head[0], str(place))
-    lines = read_lines(place, max_bytes=max_bytes)
+    lines = read_lines(place, max_bytes=max_bytes, progress=progress)
     if head[0].lstrip().startswith(b"{"):
         return _json(lines, head, str(place), columns)
     return _csv(lines, head, str(place), columns)
