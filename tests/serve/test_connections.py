@@ -101,10 +101,10 @@ async def answer_of(reader):
         (b"GET /" + b"a" * 70_000, b"414"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"a" * 3_000_000, b"431"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 200 + b"\r\n", b"431"),
-        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n" + b"a" * 900_000, b"413"),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1900000\r\n\r\n" + b"a" * 900_000, b"413"),
         (
             b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-            + 60 * (b"1388\r\n%5000d\r\n" % 1),
+            + 260 * (b"1388\r\n%5000d\r\n" % 1),
             b"413",
         ),
         (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", b"400"),
@@ -353,3 +353,21 @@ def test_a_listening_socket_can_refuse_the_new_and_keep_those_who_wait():
         assert taken.recv(5) == b"asked"
         for one in (taken, waiting):
             one.close()
+
+
+def test_bodies_of_all_connections_together_have_a_limit_too(monkeypatch):
+    monkeypatch.setattr(http_connection, "MOST_HELD", 250_000)
+    half = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + b"a" * 100_000
+
+    async def test(opened):
+        slow = [await opened.connect(half) for _ in range(2)]
+        await until(lambda: opened.door.held == 200_000)
+        assert (await opened.asked(half)).startswith(b"HTTP/1.1 503 ")
+        slow[0][1].close()
+        await until(lambda: opened.door.held == 100_000)
+        received = await opened.asked(half.replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"200000", b"100000"))
+        assert json.loads(received.partition(b"\r\n\r\n")[2])[3] == 100_000
+        slow[1][1].close()
+        await until(lambda: opened.door.held == 0)
+
+    with_door(test)

@@ -43,6 +43,7 @@ class FrontDoor:
         self.stopping = False
         self.connections: set[HttpConnection] = set()
         self.evicted = 0
+        self.held = 0  # bytes of bodies that have not been answered yet
         self.common_headers: Callable[[], bytes] = lambda: b""
         self.count_refusal: Callable[[int], None] = lambda status: None
         self._quiet: dict[HttpConnection, None] = {}  # who is owed nothing, the longest first
@@ -133,8 +134,9 @@ class FrontDoor:
             self.loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        for _ in range(min(BEGUN_AT_ONCE, len(self._waiting))):
-            self._waiting.popleft().start()
+        begun = 0
+        while self._waiting and begun < BEGUN_AT_ONCE:
+            begun += self._waiting.popleft().start()  # who has gone meanwhile takes nobody's turn
         self._pumping = bool(self._waiting)
         if self._pumping:
             self.loop.call_soon(self._pump)

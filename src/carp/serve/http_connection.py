@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import httptools
 
-from carp.serve.problems import PROBLEM, Problem, problem_document
+from carp.serve.problems import PROBLEM, Problem, no_room, problem_document
 
 if TYPE_CHECKING:
     from starlette.types import Message
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 LARGEST_HEAD = 65_536  # bytes of request line and headers together
 MOST_HEADERS = 100
-LARGEST_BODY = 200_000  # bytes
+LARGEST_BODY = 1_200_000  # bytes
+MOST_HELD = 64_000_000  # bytes of bodies of all connections together
 MOST_LINGERING = 1_000_000  # bytes of a refused request that are read and thrown away, so that its answer is seen
 MOST_PIPELINED = 16
 # Seconds for each stage.
@@ -79,6 +80,7 @@ class HttpConnection(asyncio.Protocol):
         self._paused_reading = self._paused_writing = False
         self._thrown_away = 0
         self._last = False
+        self._held = 0  # bytes of bodies
 
     # ---- of the transport
 
@@ -96,6 +98,7 @@ class HttpConnection(asyncio.Protocol):
         self.stage = "lost"
         self.door.farewell(self)
         self._complete.clear()
+        self._release()
         if self._task is not None:
             self._task.cancel()  # what nobody waits for is not computed
         self._parser = None
@@ -185,8 +188,12 @@ class HttpConnection(asyncio.Protocol):
         if self._incoming is None or self._refusal is not None:
             return
         self._incoming.body += body
+        self._held += len(body)
+        self.door.held += len(body)
         if len(self._incoming.body) > LARGEST_BODY:
             self._refusal = too_large()
+        elif self.door.held > MOST_HELD:
+            self._refusal = no_room("too many large requests arrive at once", 1)
 
     def on_message_complete(self) -> None:
         if self._incoming is None or self._refusal is not None:
@@ -212,6 +219,10 @@ class HttpConnection(asyncio.Protocol):
         self.deadline = self.door.now() + STAGES[stage] if stage in STAGES else float("inf")
         self.door.note_stage(self, quiet=stage in QUIET)
 
+    def _release(self) -> None:
+        self.door.held -= self._held
+        self._held = 0
+
     def _next(self) -> None:
         """Begin with the next request that is complete, or wait for one."""
         if self._complete and not self._transport.is_closing():
@@ -226,14 +237,16 @@ class HttpConnection(asyncio.Protocol):
         elif self._incoming is not None:
             self._enter("head" if self._in_head else "body")
         else:
+            self._release()
             self._enter("leaving" if self.door.stopping else "idle")
 
-    def start(self) -> None:
-        """Answer the request whose turn it is."""
+    def start(self) -> bool:
+        """Answer the request whose turn it is; False where nobody waits for it any more."""
         if self.stage != "waiting" or not self._complete:
-            return
+            return False
         self._enter("answering")
         self._task = self.door.loop.create_task(self._answer(self._complete.popleft()))
+        return True
 
     async def _answer(self, asked: Asked) -> None:
         answer = _Answer(self._transport, asked, self.door)
@@ -293,6 +306,7 @@ class HttpConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._enter("lingering")
+        self._release()
         if self._paused_reading:
             self._paused_reading = False
             self._transport.resume_reading()
@@ -331,7 +345,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 def too_large() -> Problem:
-    what = f"the body is larger than {LARGEST_BODY // 1000} kB"
+    what = f"the body is larger than {LARGEST_BODY / 1e6:g} MB"
     return Problem(413, what, fix="send fewer or shorter reviews", kind="too-large")
 
 

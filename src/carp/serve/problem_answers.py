@@ -25,6 +25,9 @@ FAULTS = {
     "string_unicode": "holds half a character",
     "model_attributes_type": "must be an object of named fields",
     "dict_type": "must be an object of named fields",
+    "greater_than_equal": "is too small",
+    "less_than_equal": "is too large",
+    "string_too_long": "is too long",
     "too_short": "holds too little",
     "too_long": "holds too much",
 }

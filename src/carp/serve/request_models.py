@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 MOST_PAIRS = 1_000
 MOST_REVIEWS = 500
 MOST_ROWS = 200
+# Characters. What these allow fits into the largest body that is read.
+LONGEST_ID = 500
+LONGEST_REVIEW = 200_000
 
-Id = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
-Review = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID)]
+Review = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_REVIEW, pattern=r"\S")]
+
+
+def _whole(given: Any) -> Any:
+    """JSON has one kind of number: 3.0 is a whole one."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
 class _Query(BaseModel):
@@ -105,4 +113,4 @@ class Newcomer(_Body):
     reviews: Annotated[list[Review], Field(min_length=1, max_length=MOST_REVIEWS)]
     items: Annotated[list[Id], Field(max_length=MOST_PAIRS)] | None = None
     explain: Id | None = None
-    n: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 10
+    n: Annotated[int, Field(ge=1, le=MOST_ROWS), BeforeValidator(_whole)] = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import signal
@@ -139,6 +140,8 @@ class Service:
         self.door = doors[0]
         if metrics is not None:
             doors.append(self._open(watching_app(self.pool, app.state.counters, options.rules, self.log), metrics))
+        gc.collect()
+        gc.freeze()  # what is here for good is not looked through again and again
         await self._work(listening, loop)
         await self._end(doors)
 
