@@ -154,7 +154,8 @@ def schema(options: argparse.Namespace) -> Part:
     with serving(options.model) as (_, port):
         command = [str(Path(sys.executable).with_name("schemathesis")), "run", f"http://127.0.0.1:{port}/openapi.json"]
         command += ["--checks", "all", "--max-examples", str(examples), "--seed", str(options.seed + 1), "--no-color"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        with tempfile.TemporaryDirectory() as folder:  # where it keeps what it found
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     found = re.search(r"(\d+) generated, (\d+) passed$", done.stdout, re.M)
     if done.returncode or not found:
         print(done.stdout[-20_000:], file=sys.stderr)
@@ -163,12 +164,17 @@ def schema(options: argparse.Namespace) -> Part:
     return Part(figures, {"examples_an_operation": 1000, "findings": 0}, done.returncode == 0 and found is not None)
 
 
-def traversal(options: argparse.Namespace) -> Part:
-    """Paths that lead out of every folder, at every place that takes a name."""
+def traversal_strings() -> list[str]:
+    """Ways to write a path that leads out of its folder."""
     strings = [up * depth + word for up in UPS for depth in (1, 4, 9) for word in WORDS]
     strings += [f"/{word}" for word in WORDS] + [f"//{word}%00.js" for word in WORDS] + [f"file:///{w}" for w in WORDS]
     strings += ["C:\\" + word.replace("/", "\\") for word in WORDS] + [f"%00{word}" for word in WORDS]
-    strings += [f"{'%25' * n}2e%2e/{word}" for n in range(1, 6) for word in WORDS]
+    return strings + [f"{'%25' * n}2e%2e/{word}" for n in range(1, 6) for word in WORDS]
+
+
+def traversal(options: argparse.Namespace) -> Part:
+    """Paths that lead out of every folder, at every place that takes a name."""
+    strings = traversal_strings()
     statuses: Counter[int] = Counter()
     leaked = []
     with serving(options.model) as (_, port):

@@ -20,6 +20,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from torture_serve import raw_get, traversal_strings
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PATIENCE = 60  # seconds, on a machine that others use too
 
@@ -127,6 +129,16 @@ def test_raw_requests_meet_a_problem_document(service, request_line, status):
     assert b"application/problem+json" in head
     assert json.loads(body)["id"]
     assert b"root:" not in body
+
+
+def test_no_string_leads_out_of_the_page_to_a_file(service):
+    port = int(service[1].rpartition(":")[2])
+    strings = traversal_strings()
+    assert len(strings) == len(set(strings)) == 200
+    for string in strings:
+        status, body = raw_get(port, f"/static/{string}")
+        assert status == 404
+        assert json.loads(body)["title"] == "There is nothing here"
 
 
 @pytest.mark.parametrize("request_bytes", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])
