@@ -7,14 +7,14 @@ import base64
 import pytest
 
 import carp
-from carp.serve.access_control import MOST_CLIENTS, AccessRules, RateLimit, check_reach, read_key
+from carp.serve.access_control import MOST_CLIENTS, OPEN_PATHS, AccessRules, RateLimit, check_reach, read_key
 
 KEY = b"a-key-of-many-characters"
 
 
 def status(rules, path="/api/about", **headers):
     given = [(name.replace("_", "-").encode(), value) for name, value in headers.items()]
-    refusal = rules.refusal(path, given)
+    refusal = rules.wrong_name(given) or (None if path in OPEN_PATHS else rules.wrong_key(given))
     return 200 if refusal is None else refusal.status
 
 
@@ -63,7 +63,7 @@ def test_the_key_opens_and_nothing_else_does():
     wrong = [b"", b"Bearer", b"Bearer " + KEY[:-1], b"Bearer " + KEY + b"x", KEY, b"Basic ???", b"Basic " + KEY]
     wrong += [b"Basic " + base64.b64encode(KEY), b"Bearer \xff\xfe"]
     assert {asked(value) for value in wrong} == {401}
-    refused = rules.refusal("/", [(b"host", b"localhost")])
+    refused = rules.wrong_key([(b"host", b"localhost")])
     assert refused.headers["www-authenticate"].startswith("Basic"), "a browser asks its user for the key"
     assert status(rules, "/ready", host=b"localhost") == 200
 

@@ -205,7 +205,15 @@ def test_an_engine_that_dies_is_replaced_and_nobody_notices(bundle, recommender)
         while get(address, "/ready")["engines"] < 2:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-    assert "".join(said).count("engine ended") == 2
+        (loader,) = children_of(process.pid)
+        os.kill(loader, signal.SIGKILL)
+        for n in range(6):
+            assert get(address, "/api/explain", user=users[n], item=items[n])["item"] == items[n]
+        while children_of(process.pid) == [loader] or len(engines_of(process)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert get(address, "/api/explain", user=users[7], item=items[7])["item"] == items[7]
+    assert "".join(said).count("loader ended") == 1
 
 
 def test_nothing_outlives_a_service_that_was_killed(bundle):

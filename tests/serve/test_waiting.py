@@ -17,6 +17,9 @@ from carp.serve.problems import Problem
 from carp.serve.waiting_line import TOGETHER, Waiting, WaitingLine
 
 
+NO_PROCESS = 10_000_000  # no system gives a process so large a number
+
+
 def waiting(kind, began=0.0):
     return Waiting(kind, [], began, None)
 
@@ -99,7 +102,7 @@ async def pool_of(*engines, most=8):
     joined = asyncio.Event()
     pool.changed = joined.set
     for number, engine in enumerate(engines):
-        pool.take_news(EngineStarted(number), [engine.door.detach()])
+        pool.take_news(EngineStarted(NO_PROCESS + number), [engine.door.detach()])
         await joined.wait()
         joined.clear()
     return pool
@@ -224,3 +227,22 @@ def test_who_has_waited_too_long_is_let_go():
         return found
 
     assert [problem.status for problem in asyncio.run(everything())] == [503, 503]
+
+
+def test_an_engine_that_is_at_one_call_for_ever_is_ended(monkeypatch):
+    ended = []
+    monkeypatch.setattr("carp.serve.engine_pool.os.kill", lambda process, number: ended.append(process))
+
+    async def everything():
+        pool = await pool_of(OneEngine(), OneEngine())
+        asking = asyncio.create_task(pool.ask("recommend", "x"))
+        await settled()
+        now = asyncio.get_running_loop().time()
+        pool.let_go(now)
+        assert not ended
+        pool.let_go(now + 1000)
+        asking.cancel()
+        await pool.close()
+
+    asyncio.run(everything())
+    assert ended == [NO_PROCESS + 1], "the one that was asked, and no other"

@@ -82,10 +82,6 @@ class AccessRules:
         named = [*LOOPBACK_NAMES, host, *allowed]
         return cls(frozenset(_bare(name) for name in named), not is_loopback(host), key)
 
-    def refusal(self, path: str, headers: Headers) -> Problem | None:
-        """Why a request is not let in, if it is not."""
-        return self.wrong_name(headers) or (None if path in OPEN_PATHS else self.wrong_key(headers))
-
     def wrong_name(self, headers: Headers) -> Problem | None:
         if self.names is None:
             return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -33,6 +35,9 @@ from carp.serve.waiting_line import Waiting, WaitingLine
 
 PATIENCE = 15.0  # seconds that a request may wait for an engine
 WAITING_FOR_EACH = 128  # requests in the line for each engine
+LONGEST_CALL = 60.0  # seconds: an engine that is at one call so long is ended and replaced
+MOST_LOADERS = 4  # that are started in the life of a service
+SETTLING = 10.0  # seconds for engines to end when the service does
 TRIES = 2  # a request whose engine died is given to another one once; the second death may well be its fault
 FDS = 16
 
@@ -60,6 +65,7 @@ class _Line(asyncio.Protocol):
         self.pool = pool
         self.process = process
         self.taken: list[Waiting] = []
+        self.since = 0.0  # when it was given what it is at
         self.hits = self.misses = 0
         self._frames = FrameReader()
         self._decoder = msgspec.msgpack.Decoder(Reply)
@@ -71,6 +77,7 @@ class _Line(asyncio.Protocol):
     def give(self, taken: list[Waiting]) -> None:
         assert self._transport is not None
         self.taken = taken
+        self.since = asyncio.get_running_loop().time()
         self._transport.write(frame(Call(taken[0].kind, [one.asked for one in taken])))
 
     def data_received(self, data: bytes) -> None:
@@ -110,6 +117,8 @@ class EnginePool:
         self._tries: dict[Waiting, int] = {}
         self._control: socket.socket | None = None
         self._loader: subprocess.Popen[bytes] | None = None
+        self._loaders = 0
+        self._again: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._frames = FrameReader()
         self._news = msgspec.msgpack.Decoder[News](News)
         self._fds: list[int] = []
@@ -141,7 +150,7 @@ class EnginePool:
     def refusal(self) -> Problem | None:
         """Why no request can be taken now, if none can."""
         if self.facts is None:
-            return no_room("the model is still being loaded", 2)
+            return no_room(f"the model is still being loaded ({self.stage})", 2)
         if self.line.full:
             return no_room("too many requests are waiting", self.seconds_to_wait())
         return None
@@ -185,7 +194,12 @@ class EnginePool:
                 one.answer.set_result(answer)
 
     def let_go(self, now: float) -> None:
-        """Refuse those who have waited too long already."""
+        """Refuse those who have waited too long already, and end engines that are at one call for ever."""
+        for line in self._lines.values():
+            if line.taken and now - line.since > LONGEST_CALL:
+                self.log.write("engine hangs", process=line.process, kind=line.taken[0].kind)
+                with suppress(ProcessLookupError):
+                    os.kill(line.process, signal.SIGKILL)
         for one in self.line.older_than(now - PATIENCE):
             self.line.leave(one)
             if not one.answer.done():
@@ -195,6 +209,9 @@ class EnginePool:
 
     async def start(self, model: Path, results: Path | None) -> None:
         """Start the loader, which says what it does and hands over an engine after the other."""
+        self._again = lambda: self.start(model, results)
+        self._loaders += 1
+        self._frames, self._fds = FrameReader(), []
         self._control, theirs = socket.socketpair()
         words = [str(theirs.fileno()), str(model), str(results or ""), str(self.engines)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -226,9 +243,7 @@ class EnginePool:
     def take_news(self, news: News, sockets: list[int]) -> None:
         """Hear what the loader says; the line to a new engine is the first of the sockets that came with it."""
         if isinstance(news, EngineStarted):
-            task = asyncio.create_task(self._join(news.process, socket.socket(fileno=sockets.pop(0))))
-            self._kept.add(task)
-            task.add_done_callback(self._kept.discard)
+            self._keep(self._join(news.process, socket.socket(fileno=sockets.pop(0))))
         elif isinstance(news, Loaded):
             self.facts = news
         elif isinstance(news, LoadFailed):
@@ -238,6 +253,11 @@ class EnginePool:
             self.stage = news.stage
             self.log.write("loading", stage=news.stage)
 
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+
     async def _join(self, process: int, connection: socket.socket) -> None:
         connection.setblocking(False)
         line = _Line(self, process)
@@ -245,6 +265,8 @@ class EnginePool:
         self._lines[process] = line
         self._free.append(line)
         self.log.write("engine started", process=process)
+        for old in list(self._lines.values())[: -self.engines]:  # of a loader that died
+            old.close()
         self._give()
         self.changed()
 
@@ -274,9 +296,15 @@ class EnginePool:
     def _loader_gone(self) -> None:
         assert self._control is not None
         asyncio.get_running_loop().remove_reader(self._control.fileno())
-        if not self._closing and self.failure is None:
-            fix = "see the messages above"
-            self._fail(CarpError("the process that loads the model ended", fix=fix))
+        self._control.close()
+        self._control = None
+        if self._closing or self.failure is not None:
+            return
+        if self.facts is not None and self._again is not None and self._loaders < MOST_LOADERS:
+            self.log.write("loader ended", replaced=True)  # its engines go on until there are others
+            self._keep(self._again())
+        else:
+            self._fail(CarpError("the process that loads the model ended", fix="see the messages above"))
 
     def _fail(self, error: CarpError) -> None:
         self.failure = error
@@ -291,4 +319,13 @@ class EnginePool:
             asyncio.get_running_loop().remove_reader(self._control.fileno())
             self._control.close()
         if self._loader is not None:
-            await asyncio.to_thread(self._loader.wait)
+            await asyncio.to_thread(self._wait_for, self._loader, list(self._lines))
+
+    def _wait_for(self, loader: subprocess.Popen[bytes], engines: list[int]) -> None:
+        try:
+            loader.wait(SETTLING)
+        except subprocess.TimeoutExpired:
+            for process in (*engines, loader.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            loader.wait()

@@ -79,9 +79,11 @@ class RequestMiddleware:
         path = scope["path"]
         if _announced(scope) > LARGEST_BODY:
             return too_large()
-        if (refusal := self.rules.refusal(path, scope["headers"])) is not None or path in OPEN_PATHS:
+        if (refusal := self.rules.wrong_name(scope["headers"])) is not None or path in OPEN_PATHS:
             return refusal
         if (refusal := self.limit.refusal((scope.get("client") or ("",))[0])) is not None:
+            return refusal  # before the key is looked at: nobody tries many
+        if (refusal := self.rules.wrong_key(scope["headers"])) is not None:
             return refusal
         if path.startswith(ASKS_ENGINES) and path != ASKS_NONE:
             return self.engine.refusal()  # before the request is looked at: a refusal costs next to nothing
