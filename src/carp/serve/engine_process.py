@@ -43,6 +43,7 @@ AWHILE = 0.2  # seconds between looks at whether an engine has died
 
 def main(control: int, model: str, results: str, engines: int) -> None:
     """Load a model and keep so many engines for it until the door closes."""
+    gc.disable()  # until the engines are there: what is loaded now stays, and looking through it takes time
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the door says when it is over: what was asked is answered first
     door = socket.socket(fileno=control)
@@ -82,7 +83,6 @@ def _load(door: socket.socket, model: Path, results: Path | None) -> _Family:
     service.warm()
     answerer, readings = CallAnswerer(service, results), SharedReadings(service)
     told = answerer.about()
-    gc.collect()
     gc.freeze()  # what is kept for good is not looked through again and again, nor copied into each engine by that
     _tell(door, Loaded(bundle_sum(model), recommender.name, told))
     return _Family(door, answerer, readings)
@@ -120,6 +120,7 @@ class _Family:
         self.readings.fill()
         gc.collect()
         gc.freeze()
+        gc.enable()
         while not select.select([self.door], [], [], AWHILE)[0]:  # the door says nothing: it can only close
             self._replace_the_dead()
         for child in self.children:  # each finds its own line closed
@@ -139,6 +140,7 @@ class _Family:
 
 def _live_as_engine(line: socket.socket, answerer: CallAnswerer, readings: SharedReadings) -> None:
     code = 1
+    gc.enable()
     try:
         answer_calls(line, answerer, readings)
         code = 0

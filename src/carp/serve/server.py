@@ -126,14 +126,14 @@ class Service:
         self._wanted_to_stop = 0
 
     async def live(self, listening: socket.socket, metrics: socket.socket | None) -> None:
-        from carp.serve.routes import app_for, watching_app
-
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         self.pool.changed = self._told.set
         options = self.options
         await self.pool.start(options.model, options.results)
+        from carp.serve.routes import app_for, watching_app  # here, while the other process imports torch
+
         app = app_for(self.pool, rules=options.rules, limit=options.limit(), log=self.log, metrics_here=metrics is None)
         app.state.counters.measures = self.measures
         doors = [self._open(app, listening)]
