@@ -16,7 +16,6 @@ from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem
 from carp.serve.waiting_line import TOGETHER, Waiting, WaitingLine
 
-
 NO_PROCESS = 10_000_000  # no system gives a process so large a number
 
 
