@@ -76,7 +76,8 @@ def test_any_order_of_coming_leaving_and_taking_loses_and_doubles_nobody():
 class OneEngine:
     """An engine at the other end of a socket, which answers when the test lets it."""
 
-    def __init__(self):
+    def __init__(self, seconds=0.01):
+        self.seconds = seconds  # that it says an answer took
         self.door, self.line = socket.socketpair()
         self.asked = []
         self.may_answer = threading.Semaphore(0)
@@ -92,7 +93,7 @@ class OneEngine:
                 self.line.close()
                 return
             answers = [Refused(404, "no", None, "", {}) if "no" in one else str(one).encode() for one in call.asked]
-            self.line.sendall(frame(Reply(answers, 0.01, 1, 2, [None] * len(answers))))
+            self.line.sendall(frame(Reply(answers, self.seconds, 1, 2, [None] * len(answers))))
 
 
 async def pool_of(*engines, most=8):
@@ -245,3 +246,23 @@ def test_an_engine_that_is_at_one_call_for_ever_is_ended(monkeypatch):
 
     asyncio.run(everything())
     assert ended == [NO_PROCESS + 1], "the one that was asked, and no other"
+
+
+def test_where_answers_take_long_fewer_may_wait():
+    async def everything():
+        engine = OneEngine(seconds=10.0)
+        pool = await pool_of(engine, most=1000)
+        engine.may_answer.release()
+        await pool.ask("recommend", "first")
+        asking = [asyncio.create_task(pool.ask("recommend", str(n))) for n in range(100)]
+        await settled()
+        refused = [one.exception() for one in asking if one.done()]
+        for one in asking:
+            one.cancel()
+        await pool.close()
+        return refused
+
+    refused = asyncio.run(everything())
+    assert len(refused) == 100 - 1 - 64, "one is computed, 64 wait"
+    assert {problem.status for problem in refused} == {503}
+    assert {int(problem.headers["retry-after"]) > 1 for problem in refused} == {True}

@@ -35,6 +35,8 @@ from carp.serve.waiting_line import Waiting, WaitingLine
 
 PATIENCE = 15.0  # seconds that a request may wait for an engine
 WAITING_FOR_EACH = 128  # requests in the line for each engine
+MAY_ALWAYS_WAIT = 64  # requests, however long they take
+LONGEST_LINE = 3.0  # seconds that the line may take where more are waiting, as far as can be told
 LONGEST_CALL = 60.0  # seconds: an engine that is at one call so long is ended and replaced
 MOST_LOADERS = 4  # that are started in the life of a service
 SETTLING = 10.0  # seconds for engines to end when the service does
@@ -151,13 +153,17 @@ class EnginePool:
         """Why no request can be taken now, if none can."""
         if self.facts is None:
             return no_room(f"the model is still being loaded ({self.stage})", 2)
-        if self.line.full:
+        slow = len(self.line) >= MAY_ALWAYS_WAIT and self._expected_wait() > LONGEST_LINE
+        if self.line.full or slow:
             return no_room("too many requests are waiting", self.seconds_to_wait())
         return None
 
     def seconds_to_wait(self) -> int:
         """How long the line will take, as far as can be told."""
-        return max(1, min(60, ceil(len(self.line) * self._mean / max(1, len(self._lines)))))
+        return max(1, min(60, ceil(self._expected_wait())))
+
+    def _expected_wait(self) -> float:
+        return len(self.line) * self._mean / max(1, len(self._lines))
 
     async def ask(self, kind: str, *asked: Any) -> bytes:
         """The answer of an engine as JSON; raises the problem where there is none."""
