@@ -465,9 +465,8 @@ def start(options: argparse.Namespace) -> Part:
             assert raw_get(port, "/ready")[0] == 200
             seconds.append(time.perf_counter() - began)
     figures = {"starts": 5, "median_s": round(statistics.median(seconds), 2), "longest_s": round(max(seconds), 2)}
-    return Part(
-        figures, {"median_s": "a fifth of what it was: 39 to 49 s on a busy machine, 8.6 s on an idle one"}, True
-    )
+    wanted = {"median_s": 7.8}  # a fifth of the 39 s and more that it took on a machine others use too
+    return Part(figures, wanted, figures["median_s"] <= wanted["median_s"])
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
