@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu docs torture lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu docs torture torture-serve lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -37,6 +37,13 @@ speed-growth: install  # time and memory against corpus size, pairs a second aga
 
 speed-gpu:  # with torch, triton, numpy and safetensors alone, as they are on the machine with the card
 	PYTHONPATH=src $(PYTHON) benchmarks/speed_gpu.py --out results/speed-gpu.jsonl
+
+MODEL ?= build/torture-model
+REVIEWS ?= $(or $(CARP_DATA),../shared/data)/reviews_Musical_Instruments_5.json.gz
+torture-serve: install  # what the service must bear, at its full numbers, about an hour
+	test -d $(MODEL) || $(BIN)/carp prepare $(REVIEWS) --out build/torture-corpus --overwrite
+	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --out $(MODEL) --set epochs=2
+	$(BIN)/python benchmarks/torture_serve.py $(MODEL)
 
 docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

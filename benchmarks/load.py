@@ -95,12 +95,10 @@ class Load:
         self.drawn += 1
         user, item = self.random.choice(self.users), self.random.choice(self.items)
         if self.random.random() < self.explain:
-            line = (
-                f"GET /api/explain?user={quote(user, safe='')}&item={quote(item, safe='')} HTTP/1.1\r\nHost: x\r\n\r\n"
-            )
-            return "explain", line.encode()
+            asked = f"user={quote(user, safe='')}&item={quote(item, safe='')}"
+            return "explain", f"GET /api/explain?{asked} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         body = json.dumps({"user": user, "item": item}).encode()
-        head = "POST /api/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length:"
+        head = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length:"
         return "predict", f"{head} {len(body)}\r\n\r\n".encode() + body
 
     def note(self, kind: str, seconds: float, good: bool, beginning: bytes) -> None:
@@ -155,6 +153,7 @@ def share(seconds: list[float], part: float) -> float:
 def start(model: Path, workers: int | None) -> tuple[subprocess.Popen[str], str]:
     command = [sys.executable, "-m", "carp", "serve", str(model), "--port", "0"]
     command += ["--workers", str(workers)] if workers else []
+    command += ["--log", os.devnull]
     service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert service.stderr is not None
     said = []
@@ -167,18 +166,19 @@ def start(model: Path, workers: int | None) -> tuple[subprocess.Popen[str], str]
 
 
 def cpu_seconds(process: int) -> float:
-    """Processor time of a process and its children so far; not a number where there is no /proc."""
-    listing = Path("/proc")
-    if not (listing / str(process)).is_dir():
+    """Processor time of a process and all that it started so far; not a number where there is no /proc."""
+    figures: dict[int, tuple[int, int]] = {}  # process → its parent, its ticks
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (entry / "stat").read_text().rpartition(")")[2].split()
+            figures[int(entry.name)] = int(words[1]), int(words[11]) + int(words[12])
+    if process not in figures:
         return float("nan")
-    ticks = 0
-    for entry in listing.iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                figures = (entry / "stat").read_text().rpartition(")")[2].split()
-                if process in (int(entry.name), int(figures[1])):
-                    ticks += int(figures[11]) + int(figures[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    family, found = {process}, 0
+    while len(family) > found:
+        found = len(family)
+        family |= {one for one, (parent, _) in figures.items() if parent in family}
+    return sum(figures[one][1] for one in family) / os.sysconf("SC_CLK_TCK")
 
 
 def train(corpus: Path, model: Path) -> None:

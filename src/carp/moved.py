@@ -105,7 +105,7 @@ MODULES = {  # below carp: before, and now
     "serve.about": "serve.service_info",
     "serve.app": "serve.routes",
     "serve.asking": "serve.request_models",
-    "serve.batching": "serve.request_batching",
+    "serve.batching": "serve.waiting_line",
     "serve.because": "serve.one_line_reasons",
     "serve.counting": "serve.request_counts",
     "serve.desk": "serve.answer_service",
@@ -116,7 +116,7 @@ MODULES = {  # below carp: before, and now
     "serve.search": "serve.id_search",
     "serve.summary": "explain.profiles",
     "serve.swift": "explain.capsule_reasons",
-    "serve.turns": "serve.work_queue",
+    "serve.turns": "serve.waiting_line",
     "train": "training.loop",
 }
 # Names that modules had which are packages now, and the modules that hold them.

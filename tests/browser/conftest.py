@@ -88,18 +88,18 @@ def served(model: Path, *options: str) -> Iterator[str]:
     with tempfile.TemporaryFile() as log:
         service = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
-            _wait_until_healthy(f"http://127.0.0.1:{port}", service, log)
+            _wait_until_ready(f"http://127.0.0.1:{port}", service, log)
             yield f"http://127.0.0.1:{port}"
         finally:
             service.terminate()
             service.wait(timeout=30)
 
 
-def _wait_until_healthy(address: str, service: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+def _wait_until_ready(address: str, service: subprocess.Popen[bytes], log: IO[bytes]) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and service.poll() is None:
         try:
-            with urllib.request.urlopen(f"{address}/healthz", timeout=5):
+            with urllib.request.urlopen(f"{address}/ready", timeout=5):
                 return
         except OSError:
             time.sleep(0.1)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
-
 import numpy as np
 import pytest
 
+import carp
 from carp.explain.capsule_reasons import CapsuleExplainer
 from carp.explain.kept_readings import LastUsed, read_document
 from carp.serve.answer_service import AnswerService
 from carp.serve.caches import RememberingCorpus
 from carp.serve.id_search import Haystack
-from carp.serve.request_batching import RequestBatcher
 from carp.serve.request_counts import Counters
-from carp.serve.work_queue import WorkQueue
+from carp.serve.shared_readings import SharedReadings
 
 
 def test_readings_kept_for_all_documents_are_those_of_each_alone(recommender):
     explainer = AnswerService(recommender).explainer
     assert isinstance(explainer, CapsuleExplainer)
+    explainer.keep_readings()
     assert explainer.kept is not None
     fitted, model = recommender.fitted_corpus, recommender.model
     for kept, read, documents in (
@@ -52,6 +50,7 @@ def test_the_caller_keeps_its_own_recommender(recommender):
     fitted = recommender.fitted_corpus
     service = AnswerService(recommender)
     service.warm()
+    assert list(service.warming()), "what is shown of people and things is made a little at a time"
     assert recommender.fitted_corpus is fitted
     assert service.recommender.fitted_corpus is not fitted
 
@@ -68,10 +67,9 @@ def test_what_was_used_longest_ago_is_forgotten_first():
     assert made == [1, 2, 3, 4, 2]
 
 
-def test_counts_of_all_workers_are_put_together():
-    counters = Counters(["/a", "/b"], workers=3)
-    for row, seconds in ((0, 0.0004), (1, 0.004), (2, 7.0)):
-        counters.row = row
+def test_counts_are_told_by_route_status_and_time():
+    counters = Counters(["/a", "/b"])
+    for seconds in (0.0004, 0.004, 7.0):
         counters.count("/a", 200, seconds)
     counters.count("/unheard of", 418, 0.1)
     lines = counters.text().splitlines()
@@ -99,60 +97,6 @@ def test_the_service_counts_its_requests_by_route_and_status(client):
     assert count(line) == before + 2
 
 
-def test_pairs_asked_for_at_once_are_rated_at_once_and_errors_reach_everyone():
-    calls = []
-
-    def rate(pairs):
-        calls.append(list(pairs))
-        if ("bad", "pair") in pairs:
-            raise ValueError("no")
-        return [{"pair": pair} for pair in pairs]
-
-    async def ask(pairs):
-        together = RequestBatcher(rate)
-        return await asyncio.gather(*map(together.ask, pairs), return_exceptions=True)
-
-    pairs = [("u", str(n)) for n in range(20)]
-    assert asyncio.run(ask(pairs)) == [{"pair": pair} for pair in pairs]
-    assert calls == [pairs]
-    failed = asyncio.run(ask([("u", "1"), ("bad", "pair")]))
-    assert [type(one) for one in failed] == [ValueError, ValueError]
-
-
-def test_slow_work_takes_turns_in_order_and_lets_quick_work_through():
-    happened = []
-
-    async def everything():
-        queue = WorkQueue()
-        slow = [asyncio.create_task(queue.take(partial(happened.append, f"slow {n}"))) for n in range(3)]
-
-        async def quick():
-            happened.append("quick")
-
-        await asyncio.sleep(0)
-        await asyncio.gather(*slow, asyncio.create_task(quick()))
-
-    asyncio.run(everything())
-    assert [one for one in happened if one != "quick"] == ["slow 0", "slow 1", "slow 2"]
-    assert happened.index("quick") < happened.index("slow 1")
-
-
-def test_a_failure_in_its_turn_lets_the_next_one_work():
-    async def everything():
-        queue = WorkQueue()
-
-        def fail():
-            raise ValueError
-
-        first = asyncio.create_task(queue.take(fail))
-        second = asyncio.create_task(queue.take(lambda: "done"))
-        with pytest.raises(ValueError):
-            await first
-        return await second
-
-    assert asyncio.run(everything()) == "done"
-
-
 @pytest.mark.parametrize("words", ["drum", "a", "ß", "SS", "\0", "", "kit\0horn", "日本"])
 def test_a_haystack_finds_what_looking_at_each_string_finds(words):
     strings = ["Red drum", "", "a DRUM kit", "horn", "Straße", "日本 drum", "dru", "m"]
@@ -162,3 +106,36 @@ def test_a_haystack_finds_what_looking_at_each_string_finds(words):
     if needle:
         assert hay.having(words) == expected
     assert hay.beginning(words) == {place for place, one in enumerate(strings) if one.casefold().startswith(needle)}
+
+
+def test_readings_in_shared_memory_are_those_that_a_service_reads_itself(recommender):
+    shared, own = AnswerService(recommender), AnswerService(recommender)
+    readings = SharedReadings(shared)
+    assert not readings.take(), "nothing is there before it is read"
+    explainers = [one.explainer for one in (shared, own) if isinstance(one.explainer, CapsuleExplainer)]
+    assert [one.kept for one in explainers] == [None, None]
+    readings.fill()
+    assert readings.take()
+    own.explainer.keep_readings()
+    for ours, theirs in zip(explainers[0].kept, explainers[1].kept, strict=True):
+        for name in ("viewpoints", "attention", "contextual", "offsets"):
+            np.testing.assert_array_equal(getattr(ours, name).numpy(), getattr(theirs, name).numpy())
+
+
+def test_a_model_without_readings_waits_for_none():
+    shop = carp.make_shop(people=8, things=6, reviews_per_person=6).frame()
+    service = AnswerService(carp.Recommender("bias", min_reviews=1).fit(shop, progress=False))
+    readings = SharedReadings(service)
+    readings.fill()
+    assert readings.take()
+
+
+def test_explanations_of_shared_readings_are_the_services_own(recommender):
+    shared, own = AnswerService(recommender), AnswerService(recommender)
+    SharedReadings(shared).fill()
+    own.explainer.keep_readings()
+    pairs = [(user, item) for user in list(own.corpus.users)[:4] for item in list(own.corpus.items)[:3]]
+    assert shared.explain(pairs) == own.explain(pairs)
+    assert (own.hits, own.misses) == (0, 12)
+    assert own.explain(pairs[:5]) == shared.explain(pairs[:5])
+    assert (own.hits, own.misses) == (5, 12)

@@ -20,9 +20,10 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from torture_serve import raw_get, traversal_strings
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PATIENCE = 60  # seconds, on a machine that others use too
-NEEDS_FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="several workers are forked")
 
 
 def command(*words):
@@ -68,8 +69,14 @@ def get(address, path, **query):
 
 
 def children_of(process):
-    found = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False)
+    found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=False)
     return [int(word) for word in found.stdout.split()]
+
+
+def engines_of(process):
+    """The processes that compute: forked by the one that loaded the model, which the service started."""
+    (loader,) = children_of(process.pid)
+    return children_of(loader)
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +123,22 @@ def raw(address, request):
     ],
 )
 def test_raw_requests_meet_a_problem_document(service, request_line, status):
-    received = raw(service[1], request_line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
+    received = raw(service[1], request_line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.split()[1] == status
     assert b"application/problem+json" in head
     assert json.loads(body)["id"]
     assert b"root:" not in body
+
+
+def test_no_string_leads_out_of_the_page_to_a_file(service):
+    port = int(service[1].rpartition(":")[2])
+    strings = traversal_strings()
+    assert len(strings) == len(set(strings)) == 200
+    for string in strings:
+        status, body = raw_get(port, f"/static/{string}")
+        assert status == 404
+        assert json.loads(body)["title"] == "There is nothing here"
 
 
 @pytest.mark.parametrize("request_bytes", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])
@@ -163,36 +180,58 @@ def explained(address):
     return int(found[1]) if found else 0
 
 
-@NEEDS_FORK
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_the_service_ends_cleanly_when_told_to(bundle, number, workers):
     with serving(bundle, "--workers", workers) as (process, address, said):
         get(address, "/healthz")
-        children = children_of(process)
+        engines = engines_of(process)
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
-    assert len(children) == (2 if workers == "2" else 0)
-    for child in children:
+    assert len(engines) == workers
+    for child in engines:
         with pytest.raises(ProcessLookupError):
             os.kill(child, 0)
     assert "Traceback" not in "".join(said)
     assert "Stopped." in "".join(said)
 
 
-@NEEDS_FORK
-def test_a_worker_that_dies_is_replaced(bundle):
+def test_an_engine_that_dies_is_replaced_and_nobody_notices(bundle, recommender):
+    users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
     with serving(bundle, "--workers", "2") as (process, address, said):
-        get(address, "/healthz")
-        first = children_of(process)
-        os.kill(first[0], signal.SIGKILL)
+        for n, engine in enumerate(engines_of(process)):
+            os.kill(engine, signal.SIGKILL)
+            assert get(address, "/api/explain", user=users[n], item=items[n])["item"] == items[n]
         deadline = time.monotonic() + PATIENCE
-        while first[0] in children_of(process) or len(children_of(process)) < 2:
+        while get(address, "/ready")["engines"] < 2:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        for _ in range(8):
-            assert get(address, "/healthz") == {"status": "ok"}
-    assert "replaced" in "".join(said)
+        (loader,) = children_of(process.pid)
+        os.kill(loader, signal.SIGKILL)
+        for n in range(6):
+            assert get(address, "/api/explain", user=users[n], item=items[n])["item"] == items[n]
+        while children_of(process.pid) == [loader] or len(engines_of(process)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert get(address, "/api/explain", user=users[7], item=items[7])["item"] == items[7]
+    assert "".join(said).count("loader ended") == 1
+
+
+def test_nothing_outlives_a_service_that_was_killed(bundle):
+    with serving(bundle, "--workers", "2") as (process, address, _):
+        get(address, "/healthz")
+        (loader,) = children_of(process.pid)
+        left = {loader, *engines_of(process)}
+        process.kill()
+        process.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while any(map(is_alive, left)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def is_alive(process):
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return bool(found.stdout.strip()) and not found.stdout.startswith("Z")
 
 
 def refused(*words):
@@ -217,7 +256,14 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(bundle, service):
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [(["--port", "70000"], 2), (["--workers", "0"], 2), (["--host", "256.1.1.1"], 1), (["--results", "nowhere"], 2)],
+    [
+        (["--port", "70000"], 2),
+        (["--workers", "0"], 2),
+        (["--host", "256.1.1.1", "--open-to-everyone"], 1),
+        (["--host", "0.0.0.0"], 2),
+        (["--api-key-file", "nowhere"], 2),
+        (["--results", "nowhere"], 2),
+    ],
 )
 def test_wrong_options_are_refused_with_a_remedy(bundle, options, code):
     found, words = refused(bundle, "--port", "0", *options)
@@ -236,3 +282,149 @@ def test_a_missing_or_damaged_bundle_is_refused(bundle, tmp_path):
     code, words = refused(damaged, "--port", "0")
     assert code == 1
     assert "Fix" in words
+
+
+def test_every_request_is_a_line_of_json_that_its_id_finds_and_that_holds_nothing_written(service, recommender):
+    _, address, said = service
+    user, item = recommender.fitted_corpus.users[2], recommender.fitted_corpus.items[2]
+    asked = urllib.request.Request(
+        f"{address}/api/newcomer",
+        json.dumps({"reviews": ["a light battery of secret thoughts"], "explain": item}).encode(),
+        {"content-type": "application/json", "x-request-id": "mine-1"},
+    )
+    with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+        assert answer.headers["x-request-id"] == "mine-1"
+    get(address, "/api/explain", user=user, item=item)
+    bad = urllib.request.Request(f"{address}/api/users?q=battery", headers={"x-request-id": "not well\tformed"})
+    with urllib.request.urlopen(bad, timeout=PATIENCE) as answer:
+        assert re.fullmatch("[0-9a-f]{16}", answer.headers["x-request-id"])
+    deadline = time.monotonic() + PATIENCE
+    while not (found := [json.loads(line) for line in said if '"mine-1"' in line]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (line,) = found
+    assert (line["event"], line["method"], line["route"], line["status"]) == ("request", "POST", "/api/newcomer", 200)
+    assert line["ms"] > 0
+    assert not re.search("secret|battery", "".join(said))
+
+
+def test_every_answer_names_the_version_and_the_model(service, bundle):
+    import hashlib
+
+    import carp
+
+    _, address, _ = service
+    expected = hashlib.sha256((bundle / "manifest.json").read_bytes()).hexdigest()
+    for path in ("/health", "/api/about", "/static/app.js", "/"):
+        with urllib.request.urlopen(f"{address}{path}", timeout=PATIENCE) as answer:
+            assert answer.headers["x-carp-version"] == carp.__version__
+            assert answer.headers["x-carp-bundle"] == expected
+            assert answer.headers["date"]
+    refused = raw(address, b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n")
+    assert f"x-carp-bundle: {expected}".encode() in refused
+    assert get(address, "/version") == {"version": carp.__version__, "model": "carp", "bundle": expected}
+
+
+def test_a_foreign_host_is_not_answered(service):
+    _, address, _ = service
+    port = address.rpartition(":")[2].encode()
+    for host, status in ((b"evil.example", b"421"), (b"localhost:" + port, b"200"), (b"[::1]", b"200"), (b"", b"421")):
+        received = raw(address, b"GET /health HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
+        assert received.split()[1] == status, host
+    assert raw(address, b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").split()[1] == b"400"
+
+
+def test_a_service_with_a_key_and_a_port_for_metrics(bundle, tmp_path):
+    key = "a-key-of-many-characters"
+    (tmp_path / "key").write_text(f"{key}\n")
+    options = ["--workers", "1", "--api-key-file", tmp_path / "key", "--metrics-port", "0", "--host", "0.0.0.0"]
+    with serving(bundle, *options, "--log", tmp_path / "log") as (_, address, said):
+        address = address.replace("0.0.0.0", "127.0.0.1")
+        watched = re.search(r"Metrics at port (\d+)", "".join(said))[1]
+
+        def status(path, **headers):
+            try:
+                asked = urllib.request.Request(address + path, headers=headers)
+                with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+                    return answer.status
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        assert status("/health") == status("/ready") == 200
+        assert status("/") == status("/api/about") == status("/metrics") == 401
+        assert status("/api/about", Authorization=f"Bearer {key}x") == 401
+        assert status("/api/about", Authorization=f"Bearer {key}") == 200
+        assert status("/metrics", Authorization=f"Bearer {key}") == 404
+        with urllib.request.urlopen(f"http://127.0.0.1:{watched}/metrics", timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+        assert "carp_engines_alive 1\n" in text
+        assert 'carp_requests_total{route="/api/about",status="401"} 0' not in text
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line["event"] for line in lines[-2:]] == ["stopping", "stopped"]
+    assert not [line for line in lines if key in str(line)]
+
+
+def test_stops_with_clients_at_work_lose_no_request(bundle, recommender):
+    """Every client asks again and again until it can no longer connect; whoever could is answered."""
+    users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
+    for kept in (True, False):
+        with serving(bundle, "--workers", "2", "--log", os.devnull) as (process, address, _):
+            clients = [AskingClient(address, users[n], items[n % len(items)], kept) for n in range(12)]
+            for client in clients:
+                client.answered_once.wait(PATIENCE)
+            process.terminate()
+            for client in clients:
+                client.join(PATIENCE)
+            assert process.wait(PATIENCE) == 0
+        assert [client.lost for client in clients] == [None] * 12
+        assert all(client.answers for client in clients)
+
+
+class AskingClient(threading.Thread):
+    """Asks until no connection is to be had; `lost` says what became of a request that was sent and not answered."""
+
+    def __init__(self, address, user, item, kept):
+        super().__init__(daemon=True)
+        host, _, port = address.removeprefix("http://").partition(":")
+        self.place = host, int(port)
+        query = urlencode({"user": user, "item": item})
+        self.request = f"GET /api/explain?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        self.kept = kept
+        self.answers = 0
+        self.lost = None
+        self.answered_once = threading.Event()
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(ConnectionRefusedError, TimeoutError):
+            while self.lost is None:
+                with socket.create_connection(self.place, timeout=PATIENCE) as connection:
+                    self.ask_on(connection)
+
+    def ask_on(self, connection):
+        going_on = True
+        while going_on and self.lost is None:
+            try:
+                connection.sendall(self.request)
+                going_on = self.take(connection)
+            except OSError as error:
+                self.lost = repr(error)
+
+    def take(self, connection):
+        """Whether another request may follow."""
+        received = b""
+        while b"\r\n\r\n" not in received:
+            part = connection.recv(65536)
+            if not part:
+                self.lost = f"closed after {received!r}"
+                return False
+            received += part
+        head, _, body = received.partition(b"\r\n\r\n")
+        length = int(re.search(rb"content-length: (\d+)", head)[1])
+        while len(body) < length:
+            body += connection.recv(65536) or b"\0" * length
+        if not head.startswith(b"HTTP/1.1 200") or json.loads(body)["rating"] is None:
+            self.lost = repr(head)
+        self.answers += 1
+        self.answered_once.set()
+        return self.kept and b"connection: close" not in head

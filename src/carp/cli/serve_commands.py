@@ -22,28 +22,74 @@ if TYPE_CHECKING:
 def serve(
     model: Model,
     host: Annotated[
-        str, typer.Option(help="Address to listen on. 127.0.0.1: this machine only. 0.0.0.0: everyone.")
+        str,
+        typer.Option(
+            help="Address to listen on. 127.0.0.1: this machine only. Any other needs a key or --open-to-everyone."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on. 0 picks a free one.")] = 8000,
-    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that compute. Default: one per core.")] = None,
     results: Annotated[Path | None, typer.Option(help="Folder made by carp bench, shown as an extra page.")] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is a key that every request must send.")
+    ] = None,
+    open_to_everyone: Annotated[
+        bool, typer.Option("--open-to-everyone", help="Listen beyond this machine without a key.")
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(help="A name that the service may be called by, besides this machine's own.")
+    ] = None,
+    rate_limit: Annotated[
+        float | None,
+        typer.Option(min=0, help="Requests a second from one address. 0: no limit. Default: 200, this machine spared."),
+    ] = None,
+    connections: Annotated[int, typer.Option(min=8, help="Most connections at once.")] = 1000,
+    waiting: Annotated[
+        int | None, typer.Option(min=1, help="Most requests that wait. Default: 128 for each worker.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /metrics on this port instead, without a key.")
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="File for the log, a line of JSON a request. Default: standard error.")
+    ] = None,
 ) -> None:
-    """Serve the HTTP API and the explorer page until Ctrl-C."""
+    """Serve the HTTP API and the explorer page until Ctrl-C.
+
+    The key can also be given by CARP_API_KEY, and names by CARP_ALLOWED_HOSTS, separated by commas.
+    """
     try:
-        from carp.serve.server import count_workers, listen, open_model
-        from carp.serve.server import serve as run
+        from carp.serve.access_control import AccessRules, check_reach, read_key
+        from carp.serve.log_lines import LogLines, log_stream
+        from carp.serve.server import ServiceOptions, count_workers, listen, run_service
     except ImportError as error:
         fix = "pip install 'carp-rec[serve]'"
         raise UsageError(f"serving needs {error.name}, which is not installed", fix=fix) from error
     if results is not None and not results.is_dir():
         raise UsageError("there is no such folder", where=str(results), fix="give a folder made by carp bench")
-    number = count_workers(workers)
-    sockets = listen(host, port, number)
-    app = open_model(model, results, number)
-    shown, bound = f"[{host}]" if ":" in host else host, sockets[0].getsockname()[1]
-    say(f"Serving {model} at http://{shown}:{bound}/ with {number} worker{'s' * (number > 1)}. Press Ctrl-C to stop.")
-    if not run(app, sockets, number):
-        raise carp.CarpError("the service stopped as soon as it started", fix="see the messages above")
+    key = read_key(api_key_file, os.environ.get("CARP_API_KEY"))
+    check_reach(host, key, open_to_everyone)
+    names = [*(allowed_host or []), *filter(None, os.environ.get("CARP_ALLOWED_HOSTS", "").split(","))]
+    options = ServiceOptions(
+        model=model,
+        results=results,
+        workers=count_workers(workers),
+        rules=AccessRules.of(host, names, key),
+        rate=rate_limit,
+        connections=connections,
+        waiting=waiting,
+    )
+    listening = listen(host, port)
+    metrics = None if metrics_port is None else listen(host, metrics_port)
+    if metrics is not None:
+        say(f"Metrics at port {metrics.getsockname()[1]}.")
+    if open_to_everyone and key is None:
+        say("Everybody who reaches this address can read all reviews: there is no key.")
+    say(f"Loading {model} ...")
+    with log_stream(log) as stream:
+        lines = LogLines(stream)
+        run_service(options, listening, metrics=metrics, say=say, log=lines)
+        lines.close()
     say("Stopped.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -24,7 +24,8 @@ from carp.serve.one_line_reasons import plain_line, unit_line, verdict
 from carp.serve.problems import Problem, echo
 
 ANSWERS_KEPT = 2_000
-WARMED = 3_000  # documents of each side that are made ready before the first request
+WARMED = 3_000  # documents of each side that are made ready while nobody asks
+WARMED_AT_ONCE = 3  # of each side in one step: a request that comes meanwhile waits no longer than for these
 
 
 def encode(value: Any) -> bytes:
@@ -50,17 +51,24 @@ class AnswerService:
         titles = None if self.corpus.item_texts is None else self.corpus.item_texts.titles
         self.items = Register(self.corpus, self.corpus.items, self.corpus.item, texts, titles)
         self._answers: LastUsed[bytes] = LastUsed(ANSWERS_KEPT)
-        self.explainer.keep_readings()
+        self.hits = self.misses = 0  # explanations that were kept from before, and those that were not
 
     def warm(self) -> None:
-        """Make now what the first requests would wait for."""
+        """Make now what the first requests would wait for long; what takes longer still is left to `warming`."""
         for register in (self.users, self.items):
             register.warm()
             register.texts.warm()
         _ = self.corpus.record_of_pair, self.corpus.item_means
         if self.model.separates:
             _ = self.fitted.sides
-        self.explainer.prepare_sides(WARMED)
+
+    def warming(self) -> Iterator[None]:
+        """Make ready what is shown of people and things, a little at each step."""
+        for most in range(WARMED_AT_ONCE, WARMED + 1, WARMED_AT_ONCE):
+            self.explainer.prepare_sides(most)
+            yield
+            if most >= max(len(self.users.ids), len(self.items.ids)):
+                return
 
     # ---- finding
 
@@ -137,7 +145,9 @@ class AnswerService:
             try:
                 if (kept := self._answers.kept(pair)) is not None:
                     answers[pair] = kept
+                    self.hits += 1
                 else:
+                    self.misses += 1
                     asked[pair] = self.question(*pair)
             except Problem as problem:
                 answers[pair] = problem
@@ -161,7 +171,7 @@ class AnswerService:
 
     def compare(self, user: str, first: str, second: str) -> dict[str, Any]:
         if first == second:
-            raise Problem(422, "first and second are the same item", fix="name two different items", kind="fields")
+            raise Problem(409, "first and second are the same item", fix="name two different items", kind="same-item")
         self.user(user)
         numbers = [self.item(first), self.item(second)]
         rows = self.predict([(user, first), (user, second)])
@@ -198,7 +208,7 @@ class AnswerService:
             what = f"the model {self.fitted.name} cannot rate for somebody it has never seen"
             raise Problem(409, what, fix="serve a model that reads reviews, as carp does", kind="cannot-answer")
         if not any(review.strip() for review in reviews):
-            raise Problem(422, "the reviews are empty", fix="write a few sentences", kind="unusable-input")
+            raise Problem(409, "the reviews are empty", fix="write a few sentences", kind="cannot-answer")
         reason = None
         if explain is not None:
             self.item(explain)

@@ -1,19 +1,25 @@
-"""What every request passes: an id, a limit on its body, headers that keep the browser strict, and its count."""
+"""What every request passes: an id, whether it may ask, headers that keep the browser strict, and a line in the log."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-import sys
+import re
 import time
 from typing import TYPE_CHECKING
 
+import carp
+from carp.serve.access_control import OPEN_PATHS, AccessRules, RateLimit
+from carp.serve.http_connection import LARGEST_BODY, too_large
+from carp.serve.log_lines import LogLines
 from carp.serve.problems import PROBLEM, Problem, problem_document
-from carp.serve.request_counts import OTHER, Counters
+from carp.serve.request_counts import CLIENT_LEFT, OTHER, Counters
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LARGEST_BODY = 200_000  # bytes
+    from carp.serve.engine_pool import Engine
+
 POLICY = (
     "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "object-src 'none'"
@@ -23,50 +29,129 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-carp-version", carp.__version__.encode()),
 ]
+GOOD_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+ASKS_ENGINES = "/api/"
+ASKS_NONE = "/api/about"
 
 
 class RequestMiddleware:
-    """Stands inside the app's own error handling, so that no exception is ever shown by the framework."""
+    """Stands around the whole app, so that no exception is ever shown by the framework."""
 
-    def __init__(self, app: ASGIApp, counters: Counters) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        engine: Engine,
+        counters: Counters,
+        rules: AccessRules,
+        limit: RateLimit,
+        log: LogLines,
+    ) -> None:
         self.app = app
+        self.engine = engine
         self.counters = counters
+        self.rules = rules
+        self.limit = limit
+        self.log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began = time.perf_counter()
-        request_id = scope["request_id"] = os.urandom(8).hex()
-        status = 0
-
-        async def answer(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], *HEADERS, (b"x-request-id", request_id.encode())]
-            elif not message.get("more_body"):  # before it is sent: who has the answer finds it counted
-                route = getattr(scope.get("route"), "path", OTHER)
-                self.counters.count(route, status, time.perf_counter() - began)
-            await send(message)
-
+        passage = _Passage(self, scope, send)
         try:
-            if _announced(scope) > LARGEST_BODY:
-                raise too_large()
-            await self.app(scope, _limited(receive), answer)
-        except Problem as problem:  # before the app, or where it could not answer itself
-            if not status:
-                await _send(answer, problem, request_id)
+            if (refusal := self._refusal(scope)) is not None:
+                raise refusal
+            await self.app(passage.scope, receive, passage.send)
+        except Problem as problem:
+            await passage.refuse(problem)
+        except asyncio.CancelledError:  # the client has gone
+            passage.end(CLIENT_LEFT)
+            raise
         except Exception as error:
-            _log(request_id, error)
-            if not status:
-                await _send(answer, Problem(500, "the service failed to answer"), request_id)
+            failure = Problem(500, "the service failed to answer")
+            failure.inside = _told(error)
+            await passage.refuse(failure)
+
+    def _refusal(self, scope: Scope) -> Problem | None:
+        path = scope["path"]
+        if _announced(scope) > LARGEST_BODY:
+            return too_large()
+        if (refusal := self.rules.wrong_name(scope["headers"])) is not None or path in OPEN_PATHS:
+            return refusal
+        if (refusal := self.limit.refusal((scope.get("client") or ("",))[0])) is not None:
+            return refusal  # before the key is looked at: nobody tries many
+        if (refusal := self.rules.wrong_key(scope["headers"])) is not None:
+            return refusal
+        if path.startswith(ASKS_ENGINES) and path != ASKS_NONE:
+            return self.engine.refusal()  # before the request is looked at: a refusal costs next to nothing
+        return None
 
 
-def too_large() -> Problem:
-    what = f"the body is larger than {LARGEST_BODY // 1000} kB"
-    return Problem(413, what, fix="send fewer or shorter reviews", kind="too-large")
+class _Passage:
+    """One request on its way through."""
+
+    def __init__(self, middleware: RequestMiddleware, scope: Scope, send: Send) -> None:
+        self.began = time.perf_counter()
+        self.middleware = middleware
+        self.method = scope["method"]
+        # HEAD is answered like GET; the connection leaves the body out.
+        self.scope = {**scope, "method": "GET"} if self.method == "HEAD" else scope
+        self.client = (scope.get("client") or ("",))[0]
+        self.id = self.scope["request_id"] = _request_id(scope)
+        self._send = send
+        self.status = 0
+        self.inside: str | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = [*message["headers"], *HEADERS, (b"x-request-id", self.id.encode())]
+            if (facts := self.middleware.engine.facts) is not None:
+                headers.append((b"x-carp-bundle", facts.bundle.encode()))
+            message["headers"] = headers
+        elif not message.get("more_body"):  # before it is sent: who has the answer finds it counted
+            self.end(self.status)
+            if self.method == "HEAD":
+                message = {**message, "body": b""}
+        await self._send(message)
+
+    async def refuse(self, problem: Problem) -> None:
+        self.inside = problem.inside
+        if self.status:
+            return
+        body = problem_document(problem, self.id)
+        given = {"content-type": PROBLEM, "content-length": str(len(body)), **problem.headers}
+        if problem.status == 413:
+            given["connection"] = "close"  # the rest of the body is not waited for
+        headers = [(name.encode(), value.encode()) for name, value in given.items()]
+        await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+    def end(self, status: int) -> None:
+        seconds = time.perf_counter() - self.began
+        route = getattr(self.scope.get("route"), "path", OTHER)
+        self.middleware.counters.count(route, status, seconds)
+        self.middleware.log.write(
+            "request",
+            id=self.id,
+            method=self.method if self.method.isalpha() else OTHER,
+            route=route,
+            status=status,
+            ms=round(1000 * seconds, 2),
+            client=self.client,
+            error=self.inside or self.scope.get("inside"),
+        )
+
+
+def _request_id(scope: Scope) -> str:
+    """The client's own id where it is well formed, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and GOOD_ID.fullmatch(value):
+            return str(value.decode())
+    return os.urandom(8).hex()
 
 
 def _announced(scope: Scope) -> int:
@@ -76,34 +161,9 @@ def _announced(scope: Scope) -> int:
     return 0
 
 
-def _limited(receive: Receive) -> Receive:
-    """The same body, refused once it has grown too large: a length need not be announced."""
-    taken = 0
+def _told(error: Exception) -> str:
+    import traceback
 
-    async def take() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > LARGEST_BODY:
-            raise too_large()
-        return message
-
-    return take
-
-
-async def _send(send: Send, problem: Problem, request_id: str) -> None:
-    body = problem_document(problem, request_id)
-    headers = [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode())]
-    if problem.status_code == 413:
-        headers.append((b"connection", b"close"))  # the rest of the body is not waited for
-    await send({"type": "http.response.start", "status": problem.status_code, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _log(request_id: str, error: Exception) -> None:
-    message = (str(error).splitlines() or [""])[0][:300]
-    print(f"carp serve: request {request_id} failed ({type(error).__name__}: {message!r})", file=sys.stderr, flush=True)
     if os.environ.get("CARP_DEBUG") == "1":
-        import traceback
-
-        traceback.print_exception(error)
+        return "".join(traceback.format_exception(error))
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}"

@@ -97,4 +97,5 @@ def _fields(about: dict[str, Any], schema: dict[str, Any]) -> list[str]:
     names = [one["name"] for one in about.get("parameters", [])]
     body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     known = schema.get("components", {}).get("schemas", {}).get(str(body.get("$ref", "")).rpartition("/")[2], {})
-    return [*names, *known.get("properties", {})]
+    ways = known.get("oneOf", [known])
+    return [*names, *(name for way in ways for name in way.get("properties", {}))]

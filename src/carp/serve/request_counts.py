@@ -1,73 +1,70 @@
-"""Counts of requests, in memory that all workers of a service share; each writes to its own row only."""
+"""Counts of requests and of what the service is made of, in the text form of Prometheus."""
 
 from __future__ import annotations
 
-import mmap
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
-STATUSES = (200, 304, 400, 404, 405, 409, 413, 422, 500, 503)
+STATUSES = (200, 304, 400, 401, 404, 405, 408, 409, 413, 414, 421, 422, 429, 431, 499, 500, 503)
+CLIENT_LEFT = 499  # of a request whose client did not wait for the answer; nobody receives it
 OTHER = "other"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5)  # seconds
+Measure = tuple[str, str, str, float]  # name, kind, what it is, value
 
 
 class Counters:
     """Requests by route and status, and how long they took.
 
-    >>> counters = Counters(["/healthz"], workers=2)
-    >>> counters.row = 1
-    >>> counters.count("/healthz", 200, 0.004)
+    >>> counters = Counters(["/health"])
+    >>> counters.count("/health", 200, 0.004)
     >>> [line for line in counters.text().splitlines() if line.startswith("carp_requests_total")]
-    ['carp_requests_total{route="/healthz",status="200"} 1']
+    ['carp_requests_total{route="/health",status="200"} 1']
     """
 
-    def __init__(self, routes: Sequence[str], workers: int = 1) -> None:
+    def __init__(self, routes: Sequence[str]) -> None:
         self.routes = [*dict.fromkeys(routes), OTHER]
-        self.row = 0  # of this process
-        shape = (workers, len(self.routes), len(STATUSES) + 1 + len(BUCKETS) + 2)
-        shared = mmap.mmap(-1, 8 * int(np.prod(shape)))  # anonymous: it outlives a fork and dies with the service
-        self._table = np.frombuffer(shared, dtype=np.float64).reshape(shape)
-        self._places = {route: place for place, route in enumerate(self.routes)}
+        self.measures: Callable[[], Iterable[Measure]] = lambda: ()  # of the parts of the service, when asked
+        self._statuses: dict[tuple[str, str], int] = {}
+        self._buckets = {route: [0] * (len(BUCKETS) + 1) for route in self.routes}
+        self._seconds = dict.fromkeys(self.routes, 0.0)
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        cells = self._table[self.row, self._places.get(route, len(self.routes) - 1)]
-        cells[STATUSES.index(status) if status in STATUSES else len(STATUSES)] += 1
-        first = len(STATUSES) + 1
-        cells[first + bisect_left(BUCKETS, seconds)] += 1
-        cells[-1] += seconds
+        route = route if route in self._buckets else OTHER
+        key = route, str(status) if status in STATUSES else OTHER
+        self._statuses[key] = self._statuses.get(key, 0) + 1
+        self._buckets[route][bisect_left(BUCKETS, seconds)] += 1
+        self._seconds[route] += seconds
 
     def text(self) -> str:
-        """The sums over all workers in the text form of Prometheus."""
-        total = self._table.sum(0)
+        """All counts and measures."""
         lines = [
-            "# HELP carp_requests_total Requests answered, by route and status, of all workers.",
+            "# HELP carp_requests_total Requests answered, by route and status. 499: the client did not wait.",
             "# TYPE carp_requests_total counter",
         ]
-        names = [*map(str, STATUSES), OTHER]
-        for route, cells in zip(self.routes, total, strict=True):
-            for name, value in zip(names, cells, strict=False):
-                if value:
-                    lines.append(f'carp_requests_total{{route="{route}",status="{name}"}} {value:.0f}')
+        for (route, status), value in sorted(self._statuses.items()):
+            lines.append(f'carp_requests_total{{route="{route}",status="{status}"}} {value}')
+        failed = sum(value for (_, status), value in self._statuses.items() if status == "500")
         lines += [
             "# HELP carp_errors_total Requests that the service failed to answer (status 500).",
             "# TYPE carp_errors_total counter",
-            f"carp_errors_total {total[:, STATUSES.index(500)].sum():.0f}",
+            f"carp_errors_total {failed}",
             "# HELP carp_request_seconds Time from a request's arrival in the app to the end of its answer.",
             "# TYPE carp_request_seconds histogram",
         ]
-        for route, cells in zip(self.routes, total, strict=True):
-            lines += _histogram(route, cells[len(STATUSES) + 1 : -1], float(cells[-1]))
-        return "\n".join([*lines, "# TYPE carp_workers gauge", f"carp_workers {len(self._table)}", ""])
+        for route in self.routes:
+            lines += _histogram(route, self._buckets[route], self._seconds[route])
+        for name, kind, what, measured in self.measures():
+            lines += [f"# HELP {name} {what}", f"# TYPE {name} {kind}", f"{name} {measured:.15g}"]
+        return "\n".join([*lines, ""])
 
 
-def _histogram(route: str, counts: np.ndarray[tuple[int], np.dtype[np.float64]], seconds: float) -> list[str]:
-    sums = np.cumsum(counts)
-    if not sums[-1]:
+def _histogram(route: str, counts: list[int], seconds: float) -> list[str]:
+    if not any(counts):
         return []
     name = f'carp_request_seconds_bucket{{route="{route}",le='
-    lines = [f'{name}"{edge:g}"}} {value:.0f}' for edge, value in zip(BUCKETS, sums, strict=False)]
-    lines.append(f'{name}"+Inf"}} {sums[-1]:.0f}')
+    lines, below = [], 0
+    for edge, number in zip((*map("{:g}".format, BUCKETS), "+Inf"), counts, strict=True):
+        below += number
+        lines.append(f'{name}"{edge}"}} {below}')
     lines.append(f'carp_request_seconds_sum{{route="{route}"}} {seconds:.6f}')
-    return [*lines, f'carp_request_seconds_count{{route="{route}"}} {sums[-1]:.0f}']
+    return [*lines, f'carp_request_seconds_count{{route="{route}"}} {below}']

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 MOST_PAIRS = 1_000
 MOST_REVIEWS = 500
 MOST_ROWS = 200
+# Characters. What these allow fits into the largest body that is read.
+LONGEST_ID = 500
+LONGEST_REVIEW = 200_000
 
-Id = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID)]
+Review = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_REVIEW, pattern=r"\S")]
+
+
+def _whole(given: Any) -> Any:
+    """JSON has one kind of number: 3.0 is a whole one."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
 class _Query(BaseModel):
@@ -61,8 +70,27 @@ class Pair(_Body):
     item: Id
 
 
+def _either_way(schema: dict[str, Any]) -> None:
+    """Say in the schema what the check below says: a pair, or pairs."""
+    known = {name: one["anyOf"][0] for name, one in schema.pop("properties").items()}
+    ways = (("user", "item"), ("pairs",))
+    schema["oneOf"] = [
+        {
+            "type": "object",
+            "properties": {name: known[name] for name in way},
+            "required": list(way),
+            "additionalProperties": False,
+        }
+        for way in ways
+    ]
+    for unneeded in ("type", "additionalProperties"):
+        schema.pop(unneeded, None)
+
+
 class Predict(_Body):
     """One pair by `user` and `item`, or several by `pairs`."""
+
+    model_config = ConfigDict(json_schema_extra=_either_way)
 
     user: Id | None = None
     item: Id | None = None
@@ -70,8 +98,8 @@ class Predict(_Body):
 
     @model_validator(mode="after")
     def _one_way(self) -> Predict:
-        alone = self.user is not None and self.item is not None
-        if alone == (self.pairs is not None) or (self.user is None) != (self.item is None):
+        given = self.model_fields_set
+        if given not in ({"user", "item"}, {"pairs"}) or None in (getattr(self, name) for name in given):
             raise ValueError("give both user and item, or pairs")
         return self
 
@@ -82,7 +110,7 @@ class Predict(_Body):
 
 
 class Newcomer(_Body):
-    reviews: Annotated[list[str], Field(min_length=1, max_length=MOST_REVIEWS)]
+    reviews: Annotated[list[Review], Field(min_length=1, max_length=MOST_REVIEWS)]
     items: Annotated[list[Id], Field(max_length=MOST_PAIRS)] | None = None
     explain: Id | None = None
-    n: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 10
+    n: Annotated[int, Field(ge=1, le=MOST_ROWS), BeforeValidator(_whole)] = 10

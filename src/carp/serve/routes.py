@@ -1,24 +1,27 @@
-"""The routes: each asks the answer service and answers JSON."""
+"""The routes: each asks an engine and answers JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from fastapi import FastAPI, Query, Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 import carp
-from carp.errors import CarpError
-from carp.serve import problems
-from carp.serve.answer_service import AnswerService, encode
+from carp.serve import problem_answers
+from carp.serve import response_models as answers
+from carp.serve.access_control import AccessRules, RateLimit
+from carp.serve.engine_messages import Loaded
+from carp.serve.engine_pool import Engine
+from carp.serve.log_lines import LogLines
 from carp.serve.middleware import RequestMiddleware
-from carp.serve.page_files import INDEX, docs_page, page_files, result_sections
-from carp.serve.problems import Problem, echo
-from carp.serve.request_batching import RequestBatcher
+from carp.serve.openapi_document import describe
+from carp.serve.page_files import INDEX, docs_page, page_files
+from carp.serve.problems import Problem, echo, no_room
 from carp.serve.request_counts import Counters
 from carp.serve.request_models import (
     CompareQuery,
@@ -30,24 +33,64 @@ from carp.serve.request_models import (
     Search,
     SummaryQuery,
 )
-from carp.serve.service_info import about
-from carp.serve.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from carp.recommender import Recommender
 
 AT_ONCE = 50  # pairs of a batch rated in one turn: others come in between
-EXPLAINED_AT_ONCE = 8
 QUIET = {"tracing": False, "metrics": False, "logs": False}  # nothing is reported to anybody outside
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 None_ = Annotated[Nothing, Query()]
 
 
-def make_app(recommender: Recommender, results: Path | None = None, *, workers: int = 1, warm: bool = False) -> FastAPI:
-    """The service for a fitted recommender; `warm` prepares now what the first requests would wait for."""
-    service = AnswerService(recommender)
-    if warm:
-        service.warm()
+def make_app(recommender: Recommender, results: Path | None = None, *, log: LogLines | None = None) -> FastAPI:
+    """The service for a fitted recommender, answering in this process."""
+    from carp.serve.local_engine import LocalEngine
+
+    return app_for(LocalEngine(recommender, results), log=log)
+
+
+def app_for(
+    engine: Engine,
+    *,
+    rules: AccessRules | None = None,
+    limit: RateLimit | None = None,
+    log: LogLines | None = None,
+    metrics_here: bool = True,
+) -> FastAPI:
+    """The service in front of an engine."""
+    rules, limit, log = rules or AccessRules(), limit or RateLimit(0), log or LogLines(None)
+    app = _bare_app()
+    _find(app, engine)
+    _rate(app, engine)
+    _explain(app, engine)
+    _tell(app, engine)
+    _watch(app, engine)
+    _page(app)
+    counters = Counters([*(str(getattr(route, "path", "")) for route in app.routes), "/metrics"])
+    app.state.counters = counters
+    if metrics_here:
+        _count(app, counters)
+    described = cache(lambda: describe(app, key=rules.key is not None))
+    app.openapi = described  # type: ignore[method-assign]
+    around: dict[str, Any] = {"engine": engine, "counters": counters, "rules": rules, "limit": limit, "log": log}
+    app.add_middleware(RequestMiddleware, **around)
+    return app
+
+
+def watching_app(engine: Engine, counters: Counters, rules: AccessRules, log: LogLines) -> FastAPI:
+    """Metrics and health alone, for a port of their own; that port asks for no key."""
+    app = _bare_app()
+    _watch(app, engine)
+    _count(app, counters)
+    rules = AccessRules(rules.names, rules.any_number)
+    own = Counters([])
+    app.add_middleware(RequestMiddleware, engine=engine, counters=own, rules=rules, limit=RateLimit(0), log=log)
+    return app
+
+
+def _bare_app() -> FastAPI:
     extra: dict[str, Any] = {"telemetry": QUIET}
     app = FastAPI(
         title="carp",
@@ -58,114 +101,100 @@ def make_app(recommender: Recommender, results: Path | None = None, *, workers: 
         redirect_slashes=False,
         **extra,
     )
-    problems.install(app)
-    queue = WorkQueue()
-    _find(app, service, queue)
-    _rate(app, service, queue)
-    _explain(app, service, queue)
-    _tell(app, service, queue, results, warm)
-    _page(app)
-    counters = Counters([*(str(getattr(route, "path", "")) for route in app.routes), "/metrics"], workers)
-    app.state.counters = counters
-
-    @app.get("/metrics", summary="Counts of requests in the text form of Prometheus, over all workers")
-    async def metrics(query: None_) -> Response:
-        return Response(counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    app.add_middleware(RequestMiddleware, counters=counters)
+    problem_answers.install(app)
     return app
 
 
 def answered(value: Any) -> Response:
-    return Response(value if isinstance(value, bytes) else encode(value), media_type="application/json")
+    body = value if isinstance(value, bytes) else msgspec.json.encode(value)
+    return Response(body, media_type="application/json")
 
 
-def _find(app: FastAPI, service: AnswerService, queue: WorkQueue) -> None:
-    @app.get("/api/users", summary="People, by id or by the text of their reviews")
+def _find(app: FastAPI, engine: Engine) -> None:
+    @app.get("/api/users", summary="People, by id or by the text of their reviews", response_model=answers.UsersAnswer)
     async def users(query: Annotated[Search, Query()]) -> Response:
-        work = lambda: service.search(service.users, "users", query.q, query.limit, query.offset)  # noqa: E731
-        return answered(await queue.take(work))
+        return answered(await engine.ask("users", query.q, query.limit, query.offset))
 
-    @app.get("/api/items", summary="Things, by id or by the text of their reviews")
+    @app.get("/api/items", summary="Things, by id or by the text of their reviews", response_model=answers.ItemsAnswer)
     async def items(query: Annotated[Search, Query()]) -> Response:
-        work = lambda: service.search(service.items, "items", query.q, query.limit, query.offset)  # noqa: E731
-        return answered(await queue.take(work))
+        return answered(await engine.ask("items", query.q, query.limit, query.offset))
 
 
-def _rate(app: FastAPI, service: AnswerService, queue: WorkQueue) -> None:
-    together: RequestBatcher[dict[str, Any]] = RequestBatcher(service.predict)
-
-    @app.post("/api/predict", summary="Ratings of one pair or of many")
+def _rate(app: FastAPI, engine: Engine) -> None:
+    @app.post("/api/predict", summary="Ratings of one pair or of many", response_model=answers.PredictAnswer)
     async def predict(body: Predict) -> Response:
         asked = body.asked()
-        if len(asked) == 1:
-            return answered({"predictions": [await together.ask(asked[0])]})
-        rows: list[dict[str, Any]] = []
-        for start in range(0, len(asked), AT_ONCE):
-            part = asked[start : start + AT_ONCE]
-            rows += await queue.take(lambda part=part: service.predict(part))  # type: ignore[misc]
-        return answered({"predictions": rows})
+        parts = [await engine.ask("predict", *asked[n : n + AT_ONCE]) for n in range(0, len(asked), AT_ONCE)]
+        return answered(b'{"predictions":[' + b",".join(part[1:-1] for part in parts) + b"]}")
 
-    @app.get("/api/recommend", summary="The things a person would rate highest, with a reason each")
+    @app.get(
+        "/api/recommend",
+        summary="The things a person would rate highest, with a reason each",
+        response_model=answers.RecommendAnswer,
+    )
     async def recommend(query: Annotated[RecommendQuery, Query()]) -> Response:
-        return answered(await queue.take(lambda: service.recommend(query.user, query.n)))
+        return answered(await engine.ask("recommend", query.user, query.n))
 
-    @app.post("/api/newcomer", summary="Ratings, reasons and recommendations for somebody known only by pasted reviews")
+    @app.post(
+        "/api/newcomer",
+        summary="Ratings, reasons and recommendations for somebody known only by pasted reviews",
+        response_model=answers.NewcomerAnswer,
+    )
     async def newcomer(body: Newcomer) -> Response:
-        return answered(await queue.take(lambda: service.newcomer(body.reviews, body.items, body.explain, body.n)))
+        return answered(await engine.ask("newcomer", body.reviews, body.items, body.explain, body.n))
 
 
-def _explain(app: FastAPI, service: AnswerService, queue: WorkQueue) -> None:
-    together: RequestBatcher[bytes] = RequestBatcher(service.explain, queue=queue, most=EXPLAINED_AT_ONCE)
-
-    @app.get("/api/explain", summary="Why a person would rate a thing so")
+def _explain(app: FastAPI, engine: Engine) -> None:
+    @app.get("/api/explain", summary="Why a person would rate a thing so", response_model=answers.ExplainAnswer)
     async def explain(query: Annotated[PairQuery, Query()]) -> Response:
-        return answered(await together.ask((query.user, query.item)))
+        return answered(await engine.ask("explain", query.user, query.item))
 
-    @app.get("/api/compare", summary="Two things for one person")
+    @app.get("/api/compare", summary="Two things for one person", response_model=answers.CompareAnswer)
     async def compare(query: Annotated[CompareQuery, Query()]) -> Response:
-        return answered(await queue.take(lambda: service.compare(query.user, query.first, query.second)))
+        return answered(await engine.ask("compare", query.user, query.first, query.second))
 
-    @app.get("/api/users/{user:path}/profile", summary="A person's viewpoints, with phrases and sentences")
+    @app.get(
+        "/api/users/{user:path}/profile",
+        summary="A person's viewpoints, with phrases and sentences",
+        response_model=answers.PersonAnswer,
+    )
     async def person(user: str, query: None_) -> Response:
-        return answered(await queue.take(lambda: service.person(user)))
+        return answered(await engine.ask("person", user))
 
-    @app.get("/api/items/{item:path}/profile", summary="What the raters of a thing like and dislike about it")
+    @app.get(
+        "/api/items/{item:path}/profile",
+        summary="What the raters of a thing like and dislike about it",
+        response_model=answers.ThingAnswer,
+    )
     async def thing(item: str, query: None_) -> Response:
-        return answered(await queue.take(lambda: service.thing(item)))
+        return answered(await engine.ask("thing", item))
 
-    @app.get("/api/items/{item:path}/summary", summary="The sentences about a thing that matter to one person")
+    @app.get(
+        "/api/items/{item:path}/summary",
+        summary="The sentences about a thing that matter to one person",
+        response_model=answers.SummaryAnswer,
+    )
     async def summary(item: str, query: Annotated[SummaryQuery, Query()]) -> Response:
-        return answered(await queue.take(lambda: service.summary(query.user, item, query.n)))
+        return answered(await engine.ask("summary", query.user, item, query.n))
 
 
-def _tell(app: FastAPI, service: AnswerService, queue: WorkQueue, results: Path | None, warm: bool) -> None:
-    sections = cache(lambda: _sections(results))
-
-    def has_results() -> bool:
-        with suppress(Problem):  # who asks for them is told why there are none
-            return bool(sections()["sections"])
-        return False
-
-    what = cache(lambda: {**about(service.recommender), "results": has_results()})
-    if warm:
-        what()
-
-    @app.get("/api/about", summary="What is served")
+def _tell(app: FastAPI, engine: Engine) -> None:
+    @app.get("/api/about", summary="What is served", response_model=answers.AboutAnswer)
     async def tell_about(query: None_) -> Response:
-        return answered(what())
+        return answered(_facts(engine).about)
 
-    @app.get("/api/results", summary="Tables and plots of the benchmark, if there are any")
+    @app.get(
+        "/api/results",
+        summary="Tables and plots of the benchmark, if there are any",
+        response_model=answers.ResultsAnswer,
+    )
     async def tell_results(query: None_) -> Response:
-        return answered(await queue.take(sections))
+        return answered(await engine.ask("results"))
 
-    @app.get("/healthz", summary="Whether the service is there")
-    async def health(query: None_) -> Response:
-        return answered({"status": "ok"})
-
-    @app.get("/version", summary="Its version")
+    @app.get("/version", summary="Its version and the model that is served", response_model=answers.VersionAnswer)
     async def version(query: None_) -> Response:
-        return answered({"version": carp.__version__, "model": service.recommender.name})
+        facts = _facts(engine)
+        return answered({"version": carp.__version__, "model": facts.model, "bundle": facts.bundle})
 
     docs: Callable[[], bytes] = cache(lambda: docs_page(app.openapi()))
 
@@ -174,14 +203,36 @@ def _tell(app: FastAPI, service: AnswerService, queue: WorkQueue, results: Path 
         return Response(docs(), media_type="text/html")
 
 
-def _sections(results: Path | None) -> dict[str, Any]:
-    fix = "start the service with --results and a folder made by carp bench"
-    if results is None:
-        raise Problem(404, "no results are served here", fix=fix, kind="no-results")
-    try:
-        return {"sections": result_sections(results)}
-    except CarpError as error:
-        raise Problem(404, "the folder of results holds none that can be read", fix=fix, kind="no-results") from error
+def _facts(engine: Engine) -> Loaded:
+    if engine.facts is None:
+        raise no_room("the model is still being loaded", 2)
+    return engine.facts
+
+
+def _watch(app: FastAPI, engine: Engine) -> None:
+    @app.get("/health", summary="Whether the service is there", response_model=answers.HealthAnswer)
+    async def health(query: None_) -> Response:
+        return answered({"status": "ok"})
+
+    @app.get("/healthz", summary="The same as /health", response_model=answers.HealthAnswer)
+    async def healthz(query: None_) -> Response:
+        return answered({"status": "ok"})
+
+    @app.get("/ready", summary="Whether requests are answered now", response_model=answers.ReadyAnswer)
+    async def ready(query: None_) -> Response:
+        if not engine.ready:
+            raise no_room("the model is still being loaded, or the service stops", 2)
+        return answered({"status": "ready", "engines": engine.alive})
+
+
+def _count(app: FastAPI, counters: Counters) -> None:
+    @app.get(
+        "/metrics",
+        summary="Counts and measures in the text form of Prometheus",
+        response_class=PlainTextResponse,
+    )
+    async def metrics(query: None_) -> Response:
+        return Response(counters.text(), media_type=METRICS)
 
 
 def _page(app: FastAPI) -> None:

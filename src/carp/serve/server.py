@@ -1,53 +1,61 @@
-"""The service as processes: a model loaded once, workers forked from it, one port, and a clean end."""
+"""The service as processes: a door that listens, engines behind it, and a clean end."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import gc
 import os
+import resource
 import signal
 import socket
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
-
+import carp
 from carp.errors import CarpError, UsageError
+from carp.serve.access_control import AccessRules, RateLimit
+from carp.serve.engine_pool import EnginePool
+from carp.serve.front_door import MOST_CONNECTIONS, FrontDoor
+from carp.serve.log_lines import LogLines
+from carp.serve.request_counts import OTHER, Measure
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-PATIENCE = 5  # seconds for requests under way when the service is told to stop
-EARLY = 2.0  # seconds after its start: a worker that ends so soon may do so again and again
-MOST_EARLY = 5
-ASIDE = 1.0  # seconds between looks at whether the parent still lives
+BACKLOG = 1024
+DESCRIPTORS_BESIDE = 64  # that are no connections
+FOR_OTHERS = 200.0  # requests a second for one address that is not this machine's
 
 
-def listen(host: str, port: int, sockets: int) -> list[socket.socket]:
-    """Bound sockets, one for each worker where the system spreads connections over them, else one for all."""
-    probe = _bound(host, port, shared=False)  # fails where anybody else has the port, even one who would share it
-    address = probe.getsockname()
-    spread = sockets > 1 and hasattr(socket, "SO_REUSEPORT") and sys.platform == "linux"
-    if not spread:
-        return [probe]
-    probe.close()
-    return [_bound(address[0], address[1], shared=True) for _ in range(sockets)]
+@dataclass(frozen=True)
+class ServiceOptions:
+    """What a service is started with."""
+
+    model: Path
+    results: Path | None = None
+    workers: int = 1
+    rules: AccessRules = field(default_factory=AccessRules)
+    rate: float | None = None  # requests a second and address; None: only for addresses that are not this machine's
+    connections: int = MOST_CONNECTIONS
+    waiting: int | None = None
+
+    def limit(self) -> RateLimit:
+        return RateLimit(FOR_OTHERS, spare_loopback=True) if self.rate is None else RateLimit(self.rate)
 
 
-def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; who connects before the service is there waits for it."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         one = socket.socket(family, kind, protocol)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         one.bind(address)
-        one.listen(1024)
+        one.listen(BACKLOG)
         one.setblocking(False)
         return one
     except (OSError, OverflowError) as error:
@@ -66,134 +74,153 @@ def _refusal(host: str, port: int, error: Exception) -> CarpError:
     return CarpError(f"the port cannot be opened ({error})", where=where, fix="choose another --host or --port")
 
 
-def serve(app: FastAPI, sockets: list[socket.socket], workers: int) -> bool:
-    """Answer until told to stop; False where the workers fail as soon as they begin."""
-    if workers == 1:
-        _answer(app, sockets[0], 0, parent=0)
-        return True
-    return _Family(app, sockets, workers).live()
-
-
-def _answer(app: FastAPI, listening: socket.socket, row: int, parent: int) -> None:
-    app.state.counters.row = row
-    config = uvicorn.Config(
-        app,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        ws="none",
-        timeout_graceful_shutdown=PATIENCE,
-    )
-    server = uvicorn.Server(config)
-
-    def stop(*_: Any) -> None:  # uvicorn raises the signal once more at its end, and here that is no failure
-        server.should_exit = True
-
-    async def live() -> None:
-        watch = asyncio.create_task(_outlive_no_parent(server, parent)) if parent else None
-        await server.serve(sockets=[listening])
-        if watch is not None:
-            watch.cancel()
-
-    with _signals(stop), asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(live())
-
-
-async def _outlive_no_parent(server: uvicorn.Server, parent: int) -> None:
-    while os.getppid() == parent:
-        await asyncio.sleep(ASIDE)
-    server.should_exit = True
-
-
-class _Family:
-    """Workers and who looks after them: one that dies is replaced, and all end together."""
-
-    def __init__(self, app: FastAPI, sockets: list[socket.socket], workers: int) -> None:
-        self.app = app
-        self.sockets = sockets
-        self.workers = workers
-        self.children: dict[int, tuple[int, float]] = {}  # process → its row, when it began
-        self.stopping = False
-        self.early = 0
-
-    def live(self) -> bool:
-        with _signals(self._stop):
-            for row in range(self.workers):
-                self._start(row)
-            while self.children:
-                self._bury(*_wait())
-        return self.early <= MOST_EARLY
-
-    def _start(self, row: int) -> None:
-        parent = os.getpid()
-        child = os.fork()
-        if child:
-            self.children[child] = (row, time.monotonic())
-            return
-        code = 1
-        try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            _answer(self.app, self.sockets[row % len(self.sockets)], row, parent)
-            code = 0
-        except BaseException as error:
-            print(f"carp serve: a worker failed ({type(error).__name__}: {error})", file=sys.stderr, flush=True)
-        finally:
-            os._exit(code)  # nothing of the parent's is to run a second time
-
-    def _bury(self, child: int, code: int) -> None:
-        row, began = self.children.pop(child, (-1, 0.0))
-        if row < 0 or self.stopping:
-            return
-        print(f"carp serve: a worker ended (exit {code}); it is replaced", file=sys.stderr, flush=True)
-        self.early += time.monotonic() - began < EARLY
-        if self.early > MOST_EARLY:
-            self._stop()
-        else:
-            self._start(row)
-
-    def _stop(self, *_: Any) -> None:
-        self.stopping = True
-        for child in list(self.children):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGTERM)
-
-
-def _wait() -> tuple[int, int]:
-    child, status = os.wait()
-    return child, os.waitstatus_to_exitcode(status)
-
-
-@contextlib.contextmanager
-def _signals(stop: Any) -> Iterator[None]:
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def count_workers(wanted: int | None) -> int:
     """As many as asked for, else as many as there are cores to run on."""
     if wanted is not None and wanted < 1:
         raise UsageError(f"{wanted} workers cannot serve", fix="give --workers 1 or more")
-    if not hasattr(os, "fork"):
-        return 1
     usable = getattr(os, "sched_getaffinity", None)
     return wanted or (len(usable(0)) if usable else os.cpu_count() or 1)
 
 
-def open_model(model: Path, results: Path | None, workers: int) -> FastAPI:
-    """Load a bundle for serving: on the CPU, one thread for each worker."""
-    import torch
+def run_service(
+    options: ServiceOptions,
+    listening: socket.socket,
+    *,
+    metrics: socket.socket | None = None,
+    say: Callable[[str], None],
+    log: LogLines,
+) -> None:
+    """Answer until told to stop. `say` hears what a person at the terminal wants to know."""
+    raise_descriptor_limit(options.connections + DESCRIPTORS_BESIDE)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(Service(options, log, say).live(listening, metrics))
 
-    import carp
-    from carp.serve.routes import make_app
 
-    torch.set_num_threads(1)  # also before the fork: threads do not survive it
-    app = make_app(carp.load(model, device="cpu"), results, workers=workers, warm=True)
-    gc.collect()
-    gc.freeze()  # what is kept for good is not looked through again and again, nor copied into each worker by that
-    return app
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def raise_descriptor_limit(wanted: int) -> None:
+    """Let this process open as many connections as it says it takes, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+
+
+class Service:
+    """The door, the engines and the app between them."""
+
+    def __init__(self, options: ServiceOptions, log: LogLines, say: Callable[[str], None]) -> None:
+        self.options = options
+        self.log = log
+        self.say = say
+        self.began = time.monotonic()
+        self.pool = EnginePool(options.workers, log, options.waiting)
+        self.door: FrontDoor | None = None
+        self._told = asyncio.Event()  # that the model is there or cannot be, or that the service is to stop
+        self._wanted_to_stop = 0
+
+    async def live(self, listening: socket.socket, metrics: socket.socket | None) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        self.pool.changed = self._told.set
+        options = self.options
+        await self.pool.start(options.model, options.results)
+        from carp.serve.routes import app_for, watching_app  # here, while the other process imports torch
+
+        app = app_for(self.pool, rules=options.rules, limit=options.limit(), log=self.log, metrics_here=metrics is None)
+        app.state.counters.measures = self.measures
+        doors = [self._open(app, listening)]
+        self.door = doors[0]
+        if metrics is not None:
+            doors.append(self._open(watching_app(self.pool, app.state.counters, options.rules, self.log), metrics))
+        gc.collect()
+        gc.freeze()  # what is here for good is not looked through again and again
+        await self._work(listening, loop)
+        await self._end(doors)
+
+    def _open(self, app: FastAPI, listening: socket.socket) -> FrontDoor:
+        door = FrontDoor(app, self.log, most=self.options.connections)
+        counters = app.state.counters if hasattr(app.state, "counters") else None
+        if counters is not None:
+            door.count_refusal = lambda status: counters.count(OTHER, status, 0.0)
+        door.common_headers = self._headers
+        door.listen(listening)
+        return door
+
+    def _headers(self) -> bytes:
+        lines = [f"x-carp-version: {carp.__version__}"]
+        if self.pool.facts is not None:
+            lines.append(f"x-carp-bundle: {self.pool.facts.bundle}")
+        return "".join(f"{line}\r\n" for line in lines).encode()
+
+    async def _work(self, listening: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        """Say when the service is ready; then let go of those who wait too long, until it is over."""
+        said = False
+        while not self._wanted_to_stop and self.pool.failure is None:
+            if self.pool.ready and not said:
+                said = True
+                self._say_ready(listening)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._told.wait()
+            self._told.clear()
+            self.pool.let_go(loop.time())
+
+    def _say_ready(self, listening: socket.socket) -> None:
+        host, port = listening.getsockname()[:2]
+        number = self.options.workers
+        shown = f"[{host}]" if ":" in host else host
+        self.log.write("ready", seconds=round(time.monotonic() - self.began, 2), engines=number)
+        self.say(
+            f"Serving {self.options.model} at http://{shown}:{port}/ with {number} worker{'s' * (number > 1)}. "
+            "Press Ctrl-C to stop."
+        )
+
+    def _stop(self) -> None:
+        self._wanted_to_stop += 1
+        self._told.set()
+        if self._wanted_to_stop == 2 and self.door is not None:  # somebody is impatient
+            for connection in list(self.door.connections):
+                connection.abort()
+
+    async def _end(self, doors: Iterable[FrontDoor]) -> None:
+        self.pool.stopping = True
+        self.log.write("stopping", waiting=len(self.pool.line))
+        lost = sum(await asyncio.gather(*(door.close() for door in doors)))
+        await self.pool.close()
+        self.log.write("stopped", cut_off=lost, seconds=round(time.monotonic() - self.began, 2))
+        if self.pool.failure is not None:
+            raise self.pool.failure
+
+    def measures(self) -> list[Measure]:
+        """What the parts of the service are at, for /metrics."""
+        pool, door = self.pool, self.door
+        rows: list[tuple[str, str, str, Any]] = [
+            ("carp_workers", "gauge", "Engines that are asked for.", pool.engines),
+            ("carp_engines_alive", "gauge", "Engines that are there.", pool.alive),
+            ("carp_engines_busy", "gauge", "Engines that compute right now.", pool.working),
+            ("carp_engine_restarts_total", "counter", "Engines that ended and were replaced.", pool.restarts),
+            ("carp_engine_seconds_total", "counter", "Seconds that engines have computed.", pool.busy_seconds),
+            ("carp_ready", "gauge", "1 where requests are answered.", pool.ready),
+            ("carp_queue_length", "gauge", "Requests that wait for an engine.", len(pool.line)),
+            ("carp_queue_limit", "gauge", "Requests that may wait; more are refused with 503.", pool.line.most),
+            ("carp_abandoned_total", "counter", "Requests whose client left before an engine began.", pool.abandoned),
+            ("carp_cache_hits_total", "counter", "Explanations that were kept from before.", pool.hits),
+            ("carp_cache_misses_total", "counter", "Explanations that were computed.", pool.misses),
+            ("carp_log_lines_dropped_total", "counter", "Lines of the log that nobody took.", self.log.dropped),
+            ("carp_uptime_seconds", "gauge", "Seconds since the start.", time.monotonic() - self.began),
+        ]
+        if door is not None:
+            rows += [
+                ("carp_connections", "gauge", "Open connections.", len(door.connections)),
+                ("carp_connections_limit", "gauge", "Connections that may be open.", door.most),
+                ("carp_connections_evicted_total", "counter", "Quiet connections closed to make room.", door.evicted),
+            ]
+        return [(name, kind, what, float(value)) for name, kind, what, value in rows]

@@ -1,0 +1,174 @@
+"""Who may ask: by which name the service is called, with which key, and how often."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+from carp.errors import UsageError
+from carp.serve.problems import Problem, echo
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+SHORTEST_KEY = 16  # characters
+OPEN_PATHS = (
+    "/health",
+    "/healthz",
+    "/ready",
+)  # a probe has no key; these tell nothing but whether the service is there
+MOST_CLIENTS = 10_000  # whose requests are counted; who asked longest ago is forgotten first
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine alone.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_key(file: Path | None, given: str | None) -> bytes | None:
+    """The key of a file's first line, else the one given by the environment; None where there is neither."""
+    where = str(file) if file is not None else "CARP_API_KEY"
+    if file is not None:
+        try:
+            given = file.read_text("utf-8").partition("\n")[0]
+        except (OSError, UnicodeDecodeError) as error:
+            fix = "give a text file whose first line is the key"
+            raise UsageError("the key cannot be read", where=where, fix=fix) from error
+    if given is None:
+        return None
+    if len(given.strip()) < SHORTEST_KEY or not given.strip().isascii() or not given.strip().isprintable():
+        fix = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+        what = f"a key needs at least {SHORTEST_KEY} printable ASCII characters"
+        raise UsageError(what, where=where, fix=fix)
+    return given.strip().encode()
+
+
+def check_reach(host: str, key: bytes | None, open_to_everyone: bool) -> None:
+    """Refuse to listen beyond this machine where neither a key nor a word of consent was given."""
+    if is_loopback(host) or key is not None or open_to_everyone:
+        return
+    raise UsageError(
+        "everybody who reaches this address could read all reviews",
+        where=f"--host {host}",
+        fix="give a key with --api-key-file FILE, or say --open-to-everyone, or use --host 127.0.0.1",
+    )
+
+
+@dataclass(frozen=True)
+class AccessRules:
+    """The names that the service answers to, and its key. Without names it answers to all."""
+
+    names: frozenset[str] | None = None
+    any_number: bool = False  # whether every numeric address is a good name: no page can make a browser send one
+    key: bytes | None = None
+
+    @classmethod
+    def of(cls, host: str, allowed: Iterable[str], key: bytes | None) -> AccessRules:
+        """The rules of a service that listens at `host`: loopback names, its own, and those allowed besides."""
+        named = [*LOOPBACK_NAMES, host, *allowed]
+        return cls(frozenset(_bare(name) for name in named), not is_loopback(host), key)
+
+    def wrong_name(self, headers: Headers) -> Problem | None:
+        if self.names is None:
+            return None
+        given = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if len(given) != 1:
+            return Problem(400, "the request has no Host header, or several", fix="send exactly one", kind="host")
+        name = _bare(_without_port(given[0]))
+        if name in self.names or (self.any_number and _is_number(name)):
+            return None
+        fix = "ask by a name that the service knows, or start it with --allowed-host and this one"
+        return Problem(421, f"nothing is served as {echo(name)} here", fix=fix, kind="host")
+
+    def wrong_key(self, headers: Headers) -> Problem | None:
+        if self.key is None:
+            return None
+        given = _given_key(headers)
+        if given is not None and hmac.compare_digest(given, self.key):
+            return None
+        what = "the request has no key" if given is None else "the key is not the right one"
+        return Problem(401, what, kind="key", headers={"www-authenticate": 'Basic realm="carp", charset="UTF-8"'})
+
+
+def _bare(name: str) -> str:
+    return name.strip().strip("[]").rstrip(".").lower()
+
+
+def _without_port(host: str) -> str:
+    """
+    >>> [_without_port(host) for host in ("a:80", "[::1]:80", "[::1]", "a")]
+    ['a', '[::1]', '[::1]', 'a']
+    """
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _is_number(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _given_key(headers: Headers) -> bytes | None:
+    """The key as a bearer's, or as the password that a browser asks for; the name beside that may be any."""
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, rest = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                return rest.strip()
+            if scheme.lower() == b"basic":
+                try:
+                    return base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
+                except binascii.Error:
+                    return b""
+    return None
+
+
+class RateLimit:
+    """So many requests a second for each address, and twice as many at once.
+
+    >>> limit = RateLimit(2)
+    >>> [limit.refusal("1.2.3.4", now=0.0) is None for _ in range(5)]
+    [True, True, True, True, False]
+    >>> limit.refusal("5.6.7.8", now=0.0) is None, limit.refusal("1.2.3.4", now=0.5) is None
+    (True, True)
+    """
+
+    def __init__(self, a_second: float, *, spare_loopback: bool = False) -> None:
+        self.a_second = a_second
+        self.most = 2 * a_second
+        self._spare_loopback = spare_loopback
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address → requests left, when
+
+    def refusal(self, client: str, now: float | None = None) -> Problem | None:
+        if not self.a_second or (self._spare_loopback and is_loopback(client)):
+            return None
+        now = time.monotonic() if now is None else now
+        left, before = self._left.pop(client, (self.most, now))
+        left = min(self.most, left + (now - before) * self.a_second)
+        allowed = left >= 1
+        self._left[client] = (left - allowed, now)
+        if len(self._left) > MOST_CLIENTS:
+            self._left.popitem(last=False)
+        if allowed:
+            return None
+        what = f"more than {self.a_second:g} requests a second come from this address"
+        wait = str(max(1, ceil((1 - left) / self.a_second)))
+        return Problem(429, what, kind="too-often", headers={"retry-after": wait})

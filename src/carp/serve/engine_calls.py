@@ -1,0 +1,111 @@
+"""Calls by name: what the door asks for, answered by the answer service as JSON or as a refusal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from carp.errors import CarpError
+from carp.serve.answer_service import AnswerService, encode
+from carp.serve.engine_messages import Call, Refused, Reply, refused
+from carp.serve.page_files import result_sections
+from carp.serve.problems import Problem, problem_of
+from carp.serve.service_info import about
+
+
+class CallAnswerer:
+    """Answers calls for one model. No exception leaves it."""
+
+    def __init__(self, service: AnswerService, results: Path | None = None) -> None:
+        self.service = service
+        self._folder = results
+        self._results = cache(lambda: encode({"sections": read_sections(results)}))
+        self._alone: dict[str, Callable[..., Any]] = {
+            "users": lambda *asked: service.search(service.users, "users", *asked),
+            "items": lambda *asked: service.search(service.items, "items", *asked),
+            "recommend": service.recommend,
+            "newcomer": service.newcomer,
+            "compare": service.compare,
+            "person": service.person,
+            "thing": service.thing,
+            "summary": service.summary,
+            "results": lambda: self._results(),
+        }
+
+    def about(self) -> bytes:
+        """What is served, as JSON."""
+        has_results = False
+        if self._folder is not None:
+            with contextlib.suppress(Problem):  # who asks for them is told why there are none
+                has_results = bool(read_sections(self._folder))
+        return encode({**about(self.service.recommender), "results": has_results})
+
+    def reply(self, call: Call) -> Reply:
+        began = time.perf_counter()
+        answers: list[bytes | Refused] = []
+        failures: list[str | None] = []
+        for one in self._answered(call):
+            answers.append(_as_refused(one) if isinstance(one, Exception) else one)
+            failures.append(_inside(one) if isinstance(one, Exception) else None)
+        return Reply(answers, time.perf_counter() - began, self.service.hits, self.service.misses, failures)
+
+    def _answered(self, call: Call) -> Sequence[bytes | Exception]:
+        try:
+            if call.kind == "explain":
+                return self.service.explain([(user, item) for user, item in call.asked])
+            if call.kind == "predict":
+                return self._predicted(call.asked)
+        except Exception as error:
+            return [error] * len(call.asked)
+        return [self._answer_alone(call.kind, asked) for asked in call.asked]
+
+    def _predicted(self, asked: list[list[Any]]) -> list[bytes | Exception]:
+        rows = self.service.predict([(user, item) for pairs in asked for user, item in pairs])
+        answers: list[bytes | Exception] = []
+        for pairs in asked:
+            answers.append(encode(rows[: len(pairs)]))
+            rows = rows[len(pairs) :]
+        return answers
+
+    def _answer_alone(self, kind: str, asked: list[Any]) -> bytes | Exception:
+        try:
+            found = self._alone[kind](*asked)
+            return found if isinstance(found, bytes) else encode(found)
+        except Exception as error:
+            return error
+
+
+def read_sections(results: Path | None) -> list[dict[str, str]]:
+    """The sections of a folder of results, or a refusal that says how to have some."""
+    fix = "start the service with --results and a folder made by carp bench"
+    if results is None:
+        raise Problem(404, "no results are served here", fix=fix, kind="no-results")
+    try:
+        return result_sections(results)
+    except CarpError as error:
+        raise Problem(404, "the folder of results holds none that can be read", fix=fix, kind="no-results") from error
+
+
+def _as_refused(error: Exception) -> Refused:
+    if isinstance(error, Problem):
+        return refused(error)
+    if isinstance(error, CarpError):
+        return refused(problem_of(error))
+    return refused(Problem(500, "the service failed to answer"))
+
+
+def _inside(error: Exception) -> str | None:
+    """What the log says of a failure that the caller could not have avoided."""
+    if isinstance(error, Problem) or (isinstance(error, CarpError) and problem_of(error).status != 500):
+        return None
+    if os.environ.get("CARP_DEBUG") == "1":
+        return "".join(traceback.format_exception(error))
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" in {Path(one.filename).name}:{one.lineno}" for one in place)
+    return f"{type(error).__name__}{where}: {(str(error).splitlines() or [''])[0][:300]}"

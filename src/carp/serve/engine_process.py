@@ -1,0 +1,175 @@
+"""The processes that compute: one loads the model, the engines are forked from it and answer, call after call.
+
+The loader is started by the process at the door, with a socket to it as its only way out. Whoever finds the other end
+of its line closed ends: nothing of the service outlives the door, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import hashlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from carp.errors import CarpError
+from carp.serve.engine_messages import (
+    Call,
+    EngineStarted,
+    Loaded,
+    LoadFailed,
+    News,
+    Progress,
+    frame,
+    receive_frame,
+)
+
+if TYPE_CHECKING:
+    from carp.serve.engine_calls import CallAnswerer
+    from carp.serve.shared_readings import SharedReadings
+
+EARLY = 2.0  # seconds after its start: an engine that ends so soon may do so again and again
+MOST_EARLY = 5
+AWHILE = 0.2  # seconds between looks at whether an engine has died
+
+
+def main(control: int, model: str, results: str, engines: int) -> None:
+    """Load a model and keep so many engines for it until the door closes."""
+    gc.disable()  # until the engines are there: what is loaded now stays, and looking through it takes time
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the door says when it is over: what was asked is answered first
+    door = socket.socket(fileno=control)
+    try:
+        family = _load(door, Path(model), Path(results) if results else None)
+        for _ in range(engines):
+            family.start()
+        family.live()
+    except CarpError as error:
+        _tell(door, LoadFailed(error.what, error.where, error.fix, error.exit_code))
+    except BrokenPipeError:
+        pass  # the door has gone
+    except MemoryError:
+        fix = "serve a smaller model, or use a larger machine"
+        _tell(door, LoadFailed("this machine has too little memory", model, fix, 1))
+
+
+def _tell(door: socket.socket, news: News) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        door.sendall(frame(news))
+
+
+def _load(door: socket.socket, model: Path, results: Path | None) -> _Family:
+    _tell(door, Progress("loading torch"))
+    import torch
+
+    import carp
+    from carp.serve.answer_service import AnswerService
+    from carp.serve.engine_calls import CallAnswerer
+    from carp.serve.shared_readings import SharedReadings
+
+    torch.set_num_threads(1)  # before the fork: threads do not survive it
+    _tell(door, Progress("loading the model"))
+    recommender = carp.load(model, device="cpu")
+    service = AnswerService(recommender)
+    _tell(door, Progress("reading documents"))
+    service.warm()
+    answerer, readings = CallAnswerer(service, results), SharedReadings(service)
+    told = answerer.about()
+    gc.freeze()  # what is kept for good is not looked through again and again, nor copied into each engine by that
+    _tell(door, Loaded(bundle_sum(model), recommender.name, told))
+    return _Family(door, answerer, readings)
+
+
+def bundle_sum(model: Path) -> str:
+    """The sha256 sum of a bundle's manifest, which holds the sums of everything else."""
+    return hashlib.sha256((model / "manifest.json").read_bytes()).hexdigest()
+
+
+class _Family:
+    """Engines and who looks after them: one that dies is replaced, and all end with the door."""
+
+    def __init__(self, door: socket.socket, answerer: CallAnswerer, readings: SharedReadings) -> None:
+        self.door = door
+        self.answerer = answerer
+        self.readings = readings
+        self.children: dict[int, float] = {}  # process → when it began
+        self.early = 0
+
+    def start(self) -> None:
+        ours, theirs = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            theirs.close()
+            self.door.close()
+            _live_as_engine(ours, self.answerer, self.readings)
+        ours.close()
+        self.children[child] = time.monotonic()
+        socket.send_fds(self.door, [frame(EngineStarted(child))], [theirs.fileno()])
+        theirs.close()
+
+    def live(self) -> None:
+        """Read all documents for the engines, then replace those that die, until the door closes."""
+        self.readings.fill()
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+        while not select.select([self.door], [], [], AWHILE)[0]:  # the door says nothing: it can only close
+            self._replace_the_dead()
+        for child in self.children:  # each finds its own line closed
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
+
+    def _replace_the_dead(self) -> None:
+        for child, began in list(self.children.items()):
+            if not os.waitpid(child, os.WNOHANG)[0]:
+                continue
+            del self.children[child]
+            self.early += time.monotonic() - began < EARLY
+            if self.early > MOST_EARLY:
+                raise CarpError("the service stopped as soon as it started", fix="see the messages above")
+            self.start()
+
+
+def _live_as_engine(line: socket.socket, answerer: CallAnswerer, readings: SharedReadings) -> None:
+    code = 1
+    gc.enable()
+    try:
+        answer_calls(line, answerer, readings)
+        code = 0
+    except (BrokenPipeError, ConnectionResetError):
+        code = 0  # the door has gone
+    except BaseException as error:
+        print(f"carp serve: an engine failed ({type(error).__name__}: {error})", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)  # nothing of the loader's is to run a second time
+
+
+def answer_calls(line: socket.socket, answerer: CallAnswerer, readings: SharedReadings) -> None:
+    """Answer until the line is closed; what can be made ready beforehand is, while nobody asks."""
+    decoder = msgspec.msgpack.Decoder(Call)
+    ready = readings.take()
+    warming = answerer.service.warming()
+    more = True
+    while True:
+        if more and not select.select([line], [], [], 0 if ready else AWHILE)[0]:
+            if ready:
+                more = next(warming, warming) is None
+            ready = ready or readings.take()
+            continue
+        ready = ready or readings.take()
+        asked = receive_frame(line)
+        if asked is None:
+            return
+        line.sendall(frame(answerer.reply(decoder.decode(asked))))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -1,0 +1,191 @@
+"""The door: takes connections, up to a number; lets their requests begin in turn; closes without losing any."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import socket
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any
+
+from carp.serve.http_connection import HttpConnection
+from carp.serve.log_lines import LogLines
+from carp.serve.problems import Problem
+
+MOST_CONNECTIONS = 1_000
+ACCEPTED_AT_ONCE = 32  # connections, before others have their turn
+BEGUN_AT_ONCE = 8  # requests
+URGENT = (b"/health", b"/healthz", b"/ready")  # who asks this waits behind nobody
+LOOK = 0.25  # seconds between looks at whose time is over
+LAST_CALL = 25.0  # seconds after which a stop closes what is still open
+DROP_NEW = b"".join(  # a filter for a listening socket: drop what opens a connection, let through what belongs to one
+    struct.pack("=HBBI", *code)
+    for code in ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
+)
+SO_ATTACH_FILTER = 26
+
+
+class FrontDoor:
+    """All connections of a service, on one event loop."""
+
+    def __init__(self, app: Any, log: LogLines, *, most: int = MOST_CONNECTIONS) -> None:
+        self.app = app
+        self.log = log
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time
+        self.most = most
+        self.stopping = False
+        self.connections: set[HttpConnection] = set()
+        self.evicted = 0
+        self.held = 0  # bytes of bodies that have not been answered yet
+        self.common_headers: Callable[[], bytes] = lambda: b""
+        self.count_refusal: Callable[[int], None] = lambda status: None
+        self._quiet: dict[HttpConnection, None] = {}  # who is owed nothing, the longest first
+        self._waiting: deque[HttpConnection] = deque()
+        self._listening: list[socket.socket] = []
+        self._joining: set[asyncio.Task[Any]] = set()
+        self._sweeper = self.loop.create_task(self._sweep())
+        self._pumping = False
+        self._date = (0, b"")
+
+    # ---- connections
+
+    def listen(self, listening: socket.socket) -> None:
+        self._listening.append(listening)
+        self.loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def _accept(self, listening: socket.socket, most: int = ACCEPTED_AT_ONCE) -> int:
+        """Take connections that wait; how many there were."""
+        for taken in range(most):
+            try:
+                connection, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return taken
+            except OSError as error:  # no descriptor is left: somebody has to go first
+                self.log.write("cannot accept", error=os.strerror(error.errno or 0))
+                self._make_room()
+                return taken
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            task = self.loop.create_task(self.loop.connect_accepted_socket(lambda: HttpConnection(self), connection))
+            self._joining.add(task)
+            task.add_done_callback(self._joined)
+        return most
+
+    def _joined(self, task: asyncio.Task[Any]) -> None:
+        self._joining.discard(task)
+        if not task.cancelled():
+            task.exception()  # the client has gone already
+
+    def welcome(self, connection: HttpConnection) -> bool:
+        """Whether there is a place; where there is none, the one who has been quiet longest loses its own."""
+        self.connections.add(connection)
+        return len(self.connections) <= self.most or self._make_room()
+
+    def _make_room(self) -> bool:
+        longest = next(iter(self._quiet), None)
+        if longest is None:
+            return False
+        self.evicted += 1
+        del self._quiet[longest]
+        longest.evict()
+        return True
+
+    def farewell(self, connection: HttpConnection) -> None:
+        self.connections.discard(connection)
+        self._quiet.pop(connection, None)
+
+    def note_stage(self, connection: HttpConnection, *, quiet: bool) -> None:
+        self._quiet.pop(connection, None)
+        if quiet:
+            self._quiet[connection] = None
+
+    def note_refusal(self, connection: HttpConnection, problem: Problem) -> str:
+        """Log a request that could not be read; its id."""
+        request_id = os.urandom(8).hex()
+        self.count_refusal(problem.status)
+        self.log.write(
+            "request", id=request_id, status=problem.status, detail=problem.detail, client=connection.client[0]
+        )
+        return request_id
+
+    def date_header(self) -> bytes:
+        second = int(time.time())
+        if second != self._date[0]:
+            self._date = second, f"date: {formatdate(second, usegmt=True)}\r\n".encode()
+        return self._date[1]
+
+    # ---- turns
+
+    def begin(self, connection: HttpConnection, address: bytes) -> None:
+        """Let a request begin: at once where it is urgent, else a few in each round of the event loop."""
+        if address.partition(b"?")[0] in URGENT:
+            connection.start()
+            return
+        self._waiting.append(connection)
+        if not self._pumping:
+            self._pumping = True
+            self.loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        begun = 0
+        while self._waiting and begun < BEGUN_AT_ONCE:
+            begun += self._waiting.popleft().start()  # who has gone meanwhile takes nobody's turn
+        self._pumping = bool(self._waiting)
+        if self._pumping:
+            self.loop.call_soon(self._pump)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            now = self.now()
+            for connection in list(self.connections):
+                if connection.deadline < now:
+                    connection.expire()
+
+    # ---- the end
+
+    async def close(self, patience: float = LAST_CALL) -> int:
+        """Take nobody new, answer everybody who is here, and close; how many were cut off at last."""
+        self.stopping = True
+        while self._listening:
+            await self._close_listening(self._listening.pop())
+        for connection in list(self.connections):
+            connection.stop()
+        end = self.now() + patience
+        while (self.connections or self._joining) and self.now() < end:
+            await asyncio.sleep(0.02)
+        left = [connection for connection in self.connections if connection.answering]
+        for connection in list(self.connections):
+            connection.abort()
+        self._sweeper.cancel()
+        return len(left)
+
+    async def _close_listening(self, listening: socket.socket) -> None:
+        """Whoever has connected is taken before the socket closes, as closing would cut them off."""
+        refuse_new(listening)
+        self.loop.remove_reader(listening.fileno())
+        for _ in range(3):  # a handshake that was under way ends in between
+            while self._accept(listening):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+        listening.close()
+
+
+def refuse_new(listening: socket.socket) -> bool:
+    """Let a listening socket take no new connection and keep those that wait; False where the system cannot."""
+    if sys.platform != "linux":
+        return False
+    codes = ctypes.create_string_buffer(DROP_NEW)
+    program = struct.pack("HL", len(DROP_NEW) // 8, ctypes.addressof(codes))
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,42 @@
+"""A service without other processes: calls are answered where they are asked, for tests and for the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from carp.recommender import Recommender
+from carp.serve.answer_service import AnswerService
+from carp.serve.engine_calls import CallAnswerer
+from carp.serve.engine_messages import Call, Loaded, Refused, problem_again
+from carp.serve.problems import Problem
+
+
+class LocalEngine:
+    """Answers as an engine does, in this process."""
+
+    def __init__(self, recommender: Recommender, results: Path | None = None, bundle: str = "") -> None:
+        service = AnswerService(recommender)
+        service.explainer.keep_readings()
+        self._answerer = CallAnswerer(service, results)
+        self.facts: Loaded | None = Loaded(bundle, recommender.name, self._answerer.about())
+
+    @property
+    def alive(self) -> int:
+        return 1
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def refusal(self) -> Problem | None:
+        return None
+
+    async def ask(self, kind: str, *asked: Any) -> bytes:
+        reply = self._answerer.reply(Call(kind, [list(asked)]))
+        answer = reply.answers[0]
+        if isinstance(answer, Refused):
+            problem = problem_again(answer)
+            problem.inside = reply.failures[0]
+            raise problem
+        return answer

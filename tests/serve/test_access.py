@@ -1,0 +1,121 @@
+"""Who may ask: the names the service answers to, its key, and how often one address may ask."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+import carp
+from carp.serve.access_control import MOST_CLIENTS, OPEN_PATHS, AccessRules, RateLimit, check_reach, read_key
+
+KEY = b"a-key-of-many-characters"
+
+
+def status(rules, path="/api/about", **headers):
+    given = [(name.replace("_", "-").encode(), value) for name, value in headers.items()]
+    refusal = rules.wrong_name(given) or (None if path in OPEN_PATHS else rules.wrong_key(given))
+    return 200 if refusal is None else refusal.status
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        (b"localhost", 200),
+        (b"LOCALHOST:8000", 200),
+        (b"localhost.", 200),
+        (b"127.0.0.1:1", 200),
+        (b"[::1]:8000", 200),
+        (b"books.example", 200),
+        (b"evil.example", 421),
+        (b"localhost.evil.example", 421),
+        (b"evil.example:80@localhost", 421),
+        (b"10.1.2.3", 421),
+        (b"", 421),
+    ],
+)
+def test_only_names_that_were_allowed_are_answered(host, expected):
+    assert status(AccessRules.of("127.0.0.1", ["Books.example"], None), host=host) == expected
+
+
+def test_a_service_for_others_is_also_reached_by_any_numeric_address_but_by_no_other_name():
+    rules = AccessRules.of("0.0.0.0", [], KEY)
+    assert status(rules, "/health", host=b"10.1.2.3:8000") == 200
+    assert status(rules, "/health", host=b"[fe80::1]") == 200
+    assert status(rules, "/health", host=b"rebound.example") == 421
+
+
+def test_a_request_names_one_host():
+    rules = AccessRules.of("127.0.0.1", [], None)
+    assert rules.wrong_name([]).status == 400
+    assert rules.wrong_name([(b"host", b"localhost"), (b"host", b"localhost")]).status == 400
+
+
+def test_the_key_opens_and_nothing_else_does():
+    rules = AccessRules.of("localhost", [], KEY)
+
+    def asked(value):
+        return status(rules, host=b"localhost", authorization=value)
+
+    assert status(rules, host=b"localhost") == 401
+    assert asked(b"Bearer " + KEY) == asked(b"bearer  " + KEY) == 200
+    assert asked(b"Basic " + base64.b64encode(b"anybody:" + KEY)) == 200
+    wrong = [b"", b"Bearer", b"Bearer " + KEY[:-1], b"Bearer " + KEY + b"x", KEY, b"Basic ???", b"Basic " + KEY]
+    wrong += [b"Basic " + base64.b64encode(KEY), b"Bearer \xff\xfe"]
+    assert {asked(value) for value in wrong} == {401}
+    refused = rules.wrong_key([(b"host", b"localhost")])
+    assert refused.headers["www-authenticate"].startswith("Basic"), "a browser asks its user for the key"
+    assert status(rules, "/ready", host=b"localhost") == 200
+
+
+def test_a_key_comes_from_a_file_or_the_environment_and_is_long_enough(tmp_path):
+    file = tmp_path / "key"
+    file.write_text(KEY.decode() + "\nsecond line\n")
+    assert read_key(file, "ignored") == KEY
+    assert read_key(None, KEY.decode()) == KEY
+    assert read_key(None, None) is None
+    file.write_text("short\n")
+    for given in ((file, None), (tmp_path / "missing", None), (None, ""), (None, "ü" * 30)):
+        with pytest.raises(carp.CarpError) as refused:
+            read_key(*given)
+        assert refused.value.fix
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "books.example", ""])
+def test_listening_beyond_this_machine_needs_a_key_or_a_word(host):
+    with pytest.raises(carp.CarpError) as refused:
+        check_reach(host, None, False)
+    assert "--open-to-everyone" in refused.value.fix
+    check_reach(host, KEY, False)
+    check_reach(host, None, True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_this_machine_needs_neither(host):
+    check_reach(host, None, False)
+
+
+def test_an_address_that_asks_too_often_is_told_when_to_come_back():
+    limit = RateLimit(10)
+    refusals = [limit.refusal("1.2.3.4", now=0.0) for _ in range(25)]
+    assert [one is None for one in refusals] == [True] * 20 + [False] * 5
+    assert refusals[-1].status == 429
+    assert refusals[-1].headers["retry-after"] == "1"
+    assert limit.refusal("1.2.3.5", now=0.0) is None, "others are not affected"
+    assert limit.refusal("1.2.3.4", now=0.2) is None
+    assert RateLimit(0).refusal("1.2.3.4", now=0.0) is None
+
+
+def test_this_machine_is_spared_where_nothing_else_was_said():
+    limit = RateLimit(1, spare_loopback=True)
+    assert {limit.refusal("127.0.0.1", now=0.0) for _ in range(50)} == {None}
+    assert [limit.refusal("9.9.9.9", now=0.0) is None for _ in range(3)] == [True, True, False]
+
+
+def test_the_memory_for_addresses_has_an_end():
+    limit = RateLimit(1)
+    for n in range(MOST_CLIENTS + 500):
+        limit.refusal(str(n), now=0.0)
+    assert limit.refusal(str(MOST_CLIENTS + 499), now=0.0) is None
+    assert limit.refusal(str(MOST_CLIENTS + 499), now=0.0) is not None
+    assert limit.refusal("0", now=0.0) is None, "who asked longest ago was forgotten"

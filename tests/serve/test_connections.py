@@ -1,0 +1,373 @@
+"""Connections on real sockets, before a small app: limits, patience, order, and an end that loses nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import socket
+
+import pytest
+
+from carp.serve import http_connection
+from carp.serve.front_door import FrontDoor, refuse_new
+from carp.serve.log_lines import LogLines
+
+REQUEST = b"GET /some?n=%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class SmallApp:
+    """Answers with what it was asked; whoever asks for /wait is answered when the test says so."""
+
+    def __init__(self):
+        self.go_on = asyncio.Event()
+        self.begun = 0
+        self.left = 0
+
+    async def __call__(self, scope, receive, send):
+        body = (await receive())["body"]
+        self.begun += 1
+        if scope["path"] == "/wait":
+            try:
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                self.left += 1
+                raise
+        if scope["path"] == "/fail":
+            raise RuntimeError("an app that fails")
+        said = json.dumps([scope["method"], scope["path"], scope["query_string"].decode(), len(body)]).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
+        await send({"type": "http.response.body", "body": said})
+
+
+class Opened:
+    """A door on a free port of this machine."""
+
+    def __init__(self, most=100):
+        self.app = SmallApp()
+        self.said = io.StringIO()
+        self.log = LogLines(self.said)
+        self.door = FrontDoor(self.app, self.log, most=most)
+        self.listening = socket.create_server(("127.0.0.1", 0), backlog=500)
+        self.listening.setblocking(False)
+        self.port = self.listening.getsockname()[1]
+        self.door.listen(self.listening)
+
+    async def connect(self, sent=b""):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(sent)
+        return reader, writer
+
+    async def asked(self, sent):
+        """All that comes back until the service closes."""
+        reader, writer = await self.connect(sent)
+        received = await reader.read()
+        writer.close()
+        return received
+
+    def logged(self):
+        self.log.close()
+        return [json.loads(line) for line in self.said.getvalue().splitlines()]
+
+
+def with_door(test, **options):
+    async def everything():
+        opened = Opened(**options)
+        try:
+            return await test(opened)
+        finally:
+            opened.app.go_on.set()
+            await opened.door.close(patience=0)
+
+    return asyncio.run(everything())
+
+
+async def until(condition):
+    """Let the loop run until something is so; what never is fails by the test's own end."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def answer_of(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    return head, await reader.readexactly(length)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /" + b"a" * 70_000, b"414"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"a" * 3_000_000, b"431"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 200 + b"\r\n", b"431"),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1900000\r\n\r\n" + b"a" * 900_000, b"413"),
+        (
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + 260 * (b"1388\r\n%5000d\r\n" % 1),
+            b"413",
+        ),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", b"400"),
+        (b"\x16\x03\x01\x02\x00", b"400"),
+    ],
+)
+def test_what_is_too_large_or_no_http_is_answered_and_closed(sent, status):
+    async def test(opened):
+        received = await opened.asked(sent)
+        head, _, body = received.partition(b"\r\n\r\n")
+        assert head.split()[1] == status
+        assert b"connection: close" in head
+        assert opened.app.begun == 0
+        problem = json.loads(body)
+        assert [problem["id"]] == [line["id"] for line in opened.logged() if line["event"] == "request"]
+        assert problem["fix"]
+
+    with_door(test)
+
+
+def test_a_long_header_is_not_kept_while_it_grows(monkeypatch):
+    """Whatever a client sends before its headers end, the service holds no more than its limit of it."""
+    fed = []
+
+    async def test(opened):
+        reader, writer = await opened.connect(b"GET / HTTP/1.1\r\nX: ")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(200):
+                writer.write(b"a" * 65536)
+                await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            assert b" 431 " in await reader.read()
+        writer.close()
+
+    original = http_connection.HttpConnection.on_header
+    monkeypatch.setattr(
+        http_connection.HttpConnection, "on_header", lambda self, n, v: (fed.append(len(v)), original(self, n, v))
+    )
+    with_door(test)
+    assert sum(fed) <= http_connection.LARGEST_HEAD
+
+
+@pytest.mark.parametrize(
+    ("stage", "sent"),
+    [
+        ("head", b"GET / HTTP/1.1\r\nHost: loc"),
+        ("head", b"GE"),
+        ("body", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf"),
+    ],
+)
+def test_a_client_that_sends_too_slowly_is_told_and_closed(monkeypatch, stage, sent):
+    monkeypatch.setitem(http_connection.STAGES, stage, 0.05)
+
+    async def test(opened):
+        received = await opened.asked(sent)
+        assert received.startswith(b"HTTP/1.1 408 ")
+        assert opened.app.begun == 0
+        assert [line["detail"] for line in opened.logged()] == [http_connection.REASONS[stage]]
+
+    with_door(test)
+
+
+@pytest.mark.parametrize(("stage", "sent"), [("head", b""), ("idle", REQUEST % 1)])
+def test_a_client_that_says_nothing_is_closed(monkeypatch, stage, sent):
+    monkeypatch.setitem(http_connection.STAGES, stage, 0.05)
+    received = with_door(lambda opened: opened.asked(sent))
+    assert received.count(b"HTTP/1.1") == bool(sent)
+
+
+def test_a_client_that_does_not_take_its_answers_is_cut_off(monkeypatch):
+    monkeypatch.setitem(http_connection.STAGES, "writing", 0.05)
+
+    async def test(opened):
+        large = REQUEST.replace(b"/some", b"/" + b"x" * 30_000)
+        _, writer = await opened.connect()
+        writer.transport.pause_reading()
+        with contextlib.suppress(ConnectionError):
+            for n in range(3_000):
+                writer.write(large % n)
+                await writer.drain()
+        await until(lambda: not opened.door.connections)
+        writer.close()
+        assert "the answer was not taken in time" in [line.get("reason") for line in opened.logged()]
+
+    with_door(test)
+
+
+def test_requests_sent_at_once_are_answered_in_order():
+    async def test(opened):
+        reader, writer = await opened.connect(b"".join(REQUEST % n for n in range(60)))
+        found = [json.loads((await answer_of(reader))[1])[2] for _ in range(60)]
+        writer.close()
+        return found
+
+    assert with_door(test) == [f"n={n}" for n in range(60)]
+
+
+def test_a_request_may_come_in_any_pieces():
+    whole = (
+        b"POST /some HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    )
+
+    async def test(opened):
+        reader, writer = await opened.connect()
+        for n in range(len(whole)):
+            writer.write(whole[n : n + 1])
+            await writer.drain()
+        _, body = await answer_of(reader)
+        writer.close()
+        return json.loads(body)
+
+    assert with_door(test) == ["POST", "/some", "", 5]
+
+
+def test_a_body_is_asked_for_when_the_client_waits_for_that():
+    async def test(opened):
+        head = b"POST /some HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        reader, writer = await opened.connect(head)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"abc")
+        _, body = await answer_of(reader)
+        writer.close()
+        return json.loads(body)[3]
+
+    assert with_door(test) == 3
+
+
+def test_head_has_the_headers_and_no_body():
+    received = with_door(lambda opened: opened.asked(b"HEAD /some HTTP/1.0\r\nHost: localhost\r\n\r\n"))
+    assert b"content-length: 24" in received
+    assert received.endswith(b"\r\n\r\n")
+
+
+def test_an_offer_to_change_the_protocol_is_not_taken():
+    sent = b"GET /some HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
+    received = with_door(lambda opened: opened.asked(sent))
+    assert received.startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_app_that_fails_costs_its_own_connection_alone():
+    async def test(opened):
+        assert await opened.asked(b"GET /fail HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+        return await opened.asked(b"GET /some HTTP/1.0\r\nHost: x\r\n\r\n")
+
+    assert with_door(test).startswith(b"HTTP/1.1 200 ")
+
+
+def test_who_leaves_is_not_worked_for_any_longer():
+    async def test(opened):
+        clients = [await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(30)]
+        await until(lambda: opened.app.begun == 30)
+        for _, writer in clients:
+            writer.close()
+        await until(lambda: opened.app.left == 30)
+        assert not opened.door.connections
+
+    with_door(test)
+
+
+def test_where_all_places_are_taken_the_longest_quiet_one_goes():
+    async def test(opened):
+        slow = [await opened.connect(b"GET / HTTP/1.1\r\nX: ") for _ in range(5)]
+        await until(lambda: len(opened.door.connections) == 5)
+        received = await opened.asked(b"GET /some HTTP/1.0\r\nHost: x\r\n\r\n")
+        assert received.startswith(b"HTTP/1.1 200 ")
+        with contextlib.suppress(ConnectionError):
+            assert await slow[0][0].read() == b"", "who came first and sent nothing whole lost its place"
+        assert opened.door.evicted == 1
+        for _, writer in slow:
+            writer.close()
+
+    with_door(test, most=5)
+
+
+def test_where_all_places_are_being_answered_the_next_one_is_told_so():
+    async def test(opened):
+        busy = [await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(5)]
+        await until(lambda: opened.app.begun == 5)
+        received = await opened.asked(b"")
+        assert received.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1" in received
+        opened.app.go_on.set()
+        for reader, writer in busy:
+            assert (await answer_of(reader))[0].startswith(b"HTTP/1.1 200 ")
+            writer.close()
+
+    with_door(test, most=5)
+
+
+def test_a_stop_answers_everything_that_was_sent_and_everybody_who_connected():
+    async def test(opened):
+        asked = [await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(20)]
+        await until(lambda: opened.app.begun == 20)
+        idle = [await opened.connect(REQUEST % n) for n in range(5)]
+        for reader, _ in idle:
+            await answer_of(reader)
+        late = [socket.create_connection(("127.0.0.1", opened.port)) for _ in range(10)]  # nobody has taken them yet
+        for n, one in enumerate(late):
+            one.sendall(REQUEST % n)
+            one.setblocking(False)
+        closing = asyncio.create_task(opened.door.close())
+        await asyncio.sleep(0)
+        for n, (_, writer) in enumerate(idle):
+            writer.write(REQUEST % n)
+        heads = [(await answer_of(reader))[0] for reader, _ in idle]
+        for one in late:
+            reader, writer = await asyncio.open_connection(sock=one)
+            heads.append((await answer_of(reader))[0])
+            writer.close()
+        opened.app.go_on.set()
+        for reader, writer in asked:
+            heads.append((await answer_of(reader))[0])
+            writer.close()
+        for _, writer in idle:
+            writer.close()
+        assert all(head.startswith(b"HTTP/1.1 200 ") and b"connection: close" in head for head in heads)
+        assert len(heads) == 35
+        assert await closing == 0
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", opened.port))
+
+    with_door(test)
+
+
+def test_a_stop_does_not_wait_for_ever_and_says_how_many_it_cut_off():
+    async def test(opened):
+        _, writer = await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: opened.app.begun == 1)
+        assert await opened.door.close(patience=0.05) == 1
+        writer.close()
+
+    with_door(test)
+
+
+def test_a_listening_socket_can_refuse_the_new_and_keep_those_who_wait():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        waiting = socket.create_connection(listening.getsockname())
+        waiting.sendall(b"asked")
+        if not refuse_new(listening):
+            pytest.skip("this system has no filters for sockets")
+        with socket.socket() as late:
+            late.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                late.connect(listening.getsockname())
+        taken, _ = listening.accept()
+        assert taken.recv(5) == b"asked"
+        for one in (taken, waiting):
+            one.close()
+
+
+def test_bodies_of_all_connections_together_have_a_limit_too(monkeypatch):
+    monkeypatch.setattr(http_connection, "MOST_HELD", 250_000)
+    half = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + b"a" * 100_000
+
+    async def test(opened):
+        slow = [await opened.connect(half) for _ in range(2)]
+        await until(lambda: opened.door.held == 200_000)
+        assert (await opened.asked(half)).startswith(b"HTTP/1.1 503 ")
+        slow[0][1].close()
+        await until(lambda: opened.door.held == 100_000)
+        received = await opened.asked(half.replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"200000", b"100000"))
+        assert json.loads(received.partition(b"\r\n\r\n")[2])[3] == 100_000
+        slow[1][1].close()
+        await until(lambda: opened.door.held == 0)
+
+    with_door(test)
