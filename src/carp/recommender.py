@@ -7,10 +7,10 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -32,10 +32,11 @@ from carp.persist.bundle import read_bundle, write_bundle
 from carp.ranking import best_things, check_number, rank_by_sides, rank_one_by_one
 from carp.reviews.corpora.corpus import Corpus, build_corpus
 from carp.reviews.readable import ReadableDocument
-from carp.reviews.split import split_corpus
+from carp.reviews.split import Split, split_corpus
+from carp.reviews.split_parts import VALID
 from carp.settings import sort_settings
 from carp.storage import folder_size
-from carp.training.checkpoint import LOG, TrainingState
+from carp.training.checkpoint import ALL_REVIEWS, LOG, TrainingState
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
 from carp.training.fitted_model import FittedModel
 from carp.training.loop import Watcher, choose_device, train
@@ -44,6 +45,16 @@ from carp.user_input import as_id, as_pairs, as_split, as_texts
 MOST_COMPARED = 200_000  # known ids: among more, looking for the nearest takes too long
 NOT_FITTED = "this recommender has not been fitted"
 Id = Any  # a text, a number, or any other single value that can be a key
+
+
+class Trained(NamedTuple):
+    """What training gives: the documents, what was looked at of them, the model, where it ended, and facts to keep."""
+
+    corpus: FittedCorpus
+    data: TrainingData
+    model: RatingModel
+    reached: TrainingState
+    facts: dict[str, Any]
 
 
 class Recommender:
@@ -162,6 +173,7 @@ class Recommender:
         reviews: Any,
         *,
         split: Any = None,
+        all_reviews: bool = False,
         checkpoints: Path | str | None = None,
         resume: bool = False,
         progress: bool = True,
@@ -172,7 +184,10 @@ class Recommender:
         Args:
             reviews: A Corpus, what `read_reviews` gives, a file, or a frame with user, item, rating and text.
             split: Which reviews train, choose and test: a CSV file or a frame with user, item and split, or three
-                arrays of these. Without it, the corpus' own split column, or the paper's rule with `split_seed`.
+                arrays of these; or `time` for the latest fifth of each person's reviews as test, `time:2013-01-31` for
+                all since that day. Without it, the corpus' own split column, or the paper's rule with `split_seed`.
+            all_reviews: Choose epochs and settings on the split, then fit again on the reviews of all its parts, for
+                use. No test figure belongs to such a model.
             checkpoints: A folder to keep the state of training in after each epoch.
             resume: Go on from the checkpoint in that folder.
             progress: Show a bar on standard error.
@@ -183,22 +198,51 @@ class Recommender:
         """
         corpus = self._corpus(reviews)
         parts = split_corpus(corpus, seed=self.split_seed, own=as_split(split))
-        fitted = fit_corpus(corpus, parts, self.text)
-        data = fitted.training_data(self.fit_settings.target_reviews)
         folder = None if checkpoints is None else Path(checkpoints)
         with contextlib.ExitStack() as stack:
             if watcher is None and progress:
                 from carp.render.progress_bar import Bar
 
                 watcher = stack.enter_context(contextlib.closing(Bar(self.training.epochs)))
-            model, reached = self.train_model(fitted, data, checkpoints=folder, resume=resume, watcher=watcher)
+            running: dict[str, Any] = {"checkpoints": folder, "resume": resume, "watcher": watcher}
+            train_on = self._train_on_all if all_reviews else self._train_on_split
+            fitted, data, model, reached, facts = train_on(corpus, parts, running)
         baseline = TunedBiases(fitted.sizes)
         baseline.fit(data.train, data.valid, fitted.levels)
         model, baseline = model.to(self.device).eval(), baseline.to(self.device)
-        self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached)))
+        self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached) | facts))
         self.facts["degree_scale"] = self.explainer.degree_scale()
         self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
+
+    def _train_on_split(self, corpus: Corpus, parts: Split, running: dict[str, Any]) -> Trained:
+        fitted = fit_corpus(corpus, parts, self.text)
+        data = fitted.training_data(self.fit_settings.target_reviews)
+        model, reached = self.train_model(fitted, data, **running)
+        return Trained(fitted, data, model, reached, {})
+
+    def _train_on_all(self, corpus: Corpus, parts: Split, running: dict[str, Any]) -> Trained:
+        """Fit on all parts, with what the split chose. A model that chooses nothing on validation is fitted once."""
+        chosen: dict[str, Any] = {}
+        facts: dict[str, Any] = {"split": parts.origin}
+        epochs = None
+        if self.kind.learns or self.kind.chosen_settings is not RatingModel.chosen_settings:
+            first = self._train_on_split(corpus, parts, running)
+            chosen, epochs = first.model.chosen_settings(), first.reached.best_epoch
+            facts |= {"epochs": epochs, "settings": chosen, "valid_mse": finite(first.reached.best_error)}
+        fitted = fit_corpus(corpus, parts.all_in_training(), self.text)
+        data = replace(
+            fitted.training_data(self.fit_settings.target_reviews), valid=fitted.pairs_of(parts.records(VALID))
+        )
+        folder = running["checkpoints"]
+        model, reached = self.train_model(
+            fitted,
+            data,
+            **(running | {"checkpoints": None if folder is None else folder / ALL_REVIEWS}),
+            chosen=chosen,
+            exactly=epochs,
+        )
+        return Trained(fitted, data, model, reached, {"all_reviews": True, "chosen_on": facts})
 
     def train_model(
         self,
@@ -208,6 +252,8 @@ class Recommender:
         checkpoints: Path | None = None,
         resume: bool = False,
         watcher: Watcher | None = None,
+        chosen: Mapping[str, Any] | None = None,
+        exactly: int | None = None,
     ) -> tuple[RatingModel, TrainingState]:
         """Train a new model with these settings on documents that are ready; the recommender stays as it is.
 
@@ -217,12 +263,14 @@ class Recommender:
             checkpoints: A folder to keep the state of training in after each epoch.
             resume: Go on from the checkpoint in that folder.
             watcher: Called as training goes on.
+            chosen: Settings of the model to take instead of choosing them on validation.
+            exactly: Train so many epochs and keep the last, instead of choosing one on validation.
 
         Returns:
             The model, and where training ended.
         """
         torch.manual_seed(self.seed)
-        model = self.kind(self.config, corpus.sizes)
+        model = self.kind(replace(self.config, **(chosen or {})), corpus.sizes)
         reached = train(
             model,
             data,
@@ -233,6 +281,7 @@ class Recommender:
             identity=self._identity(corpus),
             resume=resume,
             watcher=watcher,
+            exactly=exactly,
         )
         return model, reached
 
@@ -268,7 +317,7 @@ class Recommender:
             "training": asdict(self.training),
             "best_epoch": reached.best_epoch,
             "epochs": reached.epoch,
-            "valid_mse": reached.best_error if np.isfinite(reached.best_error) else None,
+            "valid_mse": finite(reached.best_error),
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
@@ -599,6 +648,11 @@ def load(folder: Path | str, *, device: str = "auto") -> Recommender:
     facts = {key: value for key, value in facts.items() if key not in kept}
     fitted = FittedModel(name, model.to(where).eval(), baseline.to(where), corpus, where, facts)
     return Recommender.of(fitted, training_log=(folder / LOG).read_bytes())
+
+
+def finite(error: float) -> float | None:
+    """An error, or None where none was measured."""
+    return error if np.isfinite(error) else None
 
 
 def _unknown_note(user: bool, item: bool) -> str | None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,6 +136,9 @@ class Ridge(RatingModel):
         rows, terms, places = self._terms(words, reviews)
         parts = side.parts(rows, terms, len(words))
         return spread_over_words(parts, words.shape, (rows, terms, places), self.sizes.words)
+
+    def chosen_settings(self) -> dict[str, Any]:
+        return {"penalty": float(self.penalty)}
 
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
