@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install clean speed speed-growth speed-gpu docs
+.PHONY: demo test lint coverage install clean speed speed-growth speed-gpu ranking docs
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -37,6 +38,10 @@ speed-growth: install  # time and memory against corpus size, pairs a second aga
 
 speed-gpu:  # with torch, triton, numpy and safetensors alone, as they are on the machine with the card
 	PYTHONPATH=src $(PYTHON) benchmarks/speed_gpu.py --out results/speed-gpu.jsonl
+
+ranking: install  # lists of recommendations judged; CORPORA are folders made by carp prepare
+	$(PIP) --editable '.[compare]'
+	$(BIN)/python benchmarks/ranking.py $(CORPORA) --seeds 0 1 2 3 4 --out results/ranking.jsonl
 
 docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carp.answers import Predictions, Recommendation
+from carp.answers import Predictions, Recommendation, Recommendations
 from carp.errors import InputError, UnknownIdError, UsageError, nearest
 from carp.evaluate.evaluation import evaluate_model
 from carp.explain.explainer import Explainer, explainer_for
@@ -29,7 +29,9 @@ from carp.models.base import RatingModel, from_settings
 from carp.models.batch import TrainingData
 from carp.models.layers import TunedBiases
 from carp.persist.bundle import read_bundle, write_bundle
-from carp.ranking import best_things, check_number, rank_by_sides, rank_one_by_one
+from carp.ranking.advisor import STRANGER, Advisor
+from carp.ranking.best_first import check_number
+from carp.ranking.wishes import Order, Wish, allowed_things
 from carp.reviews.corpora.corpus import Corpus, build_corpus
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.split import Split, split_corpus
@@ -305,7 +307,7 @@ class Recommender:
 
     def _take(self, fitted: FittedModel) -> None:
         self._fitted = fitted
-        for made in ("explainer", "_likeness"):  # what was made of an earlier model
+        for made in ("explainer", "advisor", "_likeness"):  # what was made of an earlier model
             self.__dict__.pop(made, None)
 
     def _facts(self, reached: TrainingState) -> dict[str, Any]:
@@ -423,58 +425,100 @@ class Recommender:
 
     # ---- recommending
 
-    def recommend(self, user: Id, n: int = 10, *, include_known: bool = False) -> list[Recommendation]:
-        """The things a person would rate highest.
+    def recommend(
+        self,
+        user: Id,
+        n: int = 10,
+        *,
+        by: Order = "taste",
+        diversity: float | None = None,
+        among: Iterable[Id] | None = None,
+        min_reviews: int = 0,
+        include_known: bool = False,
+    ) -> Recommendations:
+        """Things for a person.
 
         Args:
-            user: Somebody of the training data.
+            user: Somebody of the training data. Anybody else gets what is popular, and `note` says so.
             n: How many.
+            by: `taste` takes together what goes with the person's things, the predicted rating and what is written;
+                `rating` is the predicted rating alone.
+            diversity: From 0 to 1, for the order by taste: the higher, the less do things that many people have come
+                up, and the less alike are the lists of two people. 0.3 unless given.
+            among: Choose from these things alone.
+            min_reviews: Leave out things with fewer training reviews.
             include_known: Whether things may be among them that this person rated already.
 
         Returns:
             The recommendations, best first; fewer than n where there are no more.
         """
-        number = self.number_of("user", user)
-        if not include_known:
-            return next(self._ranked([number], n))[1]
-        items = np.arange(len(self.fitted_corpus.items))
-        return best_things(self.fitted_corpus, items, self.fitted_model.rate(np.full(len(items), number), items), n)
+        wish = self._wish(n, by, diversity, among, min_reviews)
+        name = as_id(user, "user")
+        number = self.fitted_corpus.users.index().get(name, STRANGER)
+        if number < 0:
+            close = nearest(name, self.fitted_corpus.users.index()) if self._may_compare("user") else ""
+            guess = f" ({close})" if close.startswith("did") else ""
+            note = f"the model has never seen the user {name!r}{guess}: these things are popular with everybody"
+            return Recommendations(self.advisor.popular(wish), note)
+        found = self.advisor.with_known(number, wish) if include_known else next(self.advisor.ranked([number], wish))[1]
+        note = f"{name} has no training reviews: these things are popular with everybody"
+        return Recommendations(found, None if by == "rating" or self.advisor.taste.knows(number) else note)
 
     def recommend_all(
-        self, n: int = 10, users: Iterable[Id] | None = None
+        self,
+        n: int = 10,
+        users: Iterable[Id] | None = None,
+        *,
+        by: Order = "taste",
+        diversity: float | None = None,
+        among: Iterable[Id] | None = None,
+        min_reviews: int = 0,
     ) -> Iterator[tuple[str, list[Recommendation]]]:
         """The recommendations of everybody, one person after the other and in bounded memory.
 
         Args:
             n: How many for each.
             users: For these people alone.
+            by: As for `recommend`.
+            diversity: As for `recommend`.
+            among: Choose from these things alone.
+            min_reviews: Leave out things with fewer training reviews.
 
         Returns:
             Pairs of a user and that user's recommendations.
         """
+        wish = self._wish(n, by, diversity, among, min_reviews)
         names = self.fitted_corpus.users
         numbers = range(len(names)) if users is None else [self.number_of("user", user) for user in users]
-        return ((names[number], found) for number, found in self._ranked(numbers, n))
+        return ((names[number], found) for number, found in self.advisor.ranked(numbers, wish))
 
-    def _ranked(self, users: Sequence[int], n: int) -> Iterator[tuple[int, list[Recommendation]]]:
-        check_number(n)
-        fitted = self.fitted_model
-        if fitted.model.separates:
-            return rank_by_sides(fitted.model, fitted.corpus, fitted.sides, users, n)
-        return rank_one_by_one(fitted.corpus, fitted.rate, users, n)
-
-    def recommend_for(self, reviews: str | Sequence[str], n: int = 10) -> list[Recommendation]:
+    def recommend_for(
+        self, reviews: str | Sequence[str], n: int = 10, *, among: Iterable[Id] | None = None, min_reviews: int = 0
+    ) -> Recommendations:
         """The things somebody would rate highest who is known only by reviews.
 
         Args:
             reviews: What this person wrote: one text, or several.
             n: How many.
+            among: Choose from these things alone.
+            min_reviews: Leave out things with fewer training reviews.
 
         Returns:
             The recommendations, best first.
         """
+        wish = self._wish(n, "rating", None, among, min_reviews)
         items = np.arange(len(self.fitted_corpus.items))
-        return best_things(self.fitted_corpus, items, self.fitted_model.rate_newcomer(self.newcomer(reviews), items), n)
+        stars = self.fitted_model.rate_newcomer(self.newcomer(reviews), items)
+        return Recommendations(self.advisor.of_stars(stars, wish))
+
+    @cached_property
+    def advisor(self) -> Advisor:
+        """Recommends by the fitted model, to people known by their numbers."""
+        return Advisor(self.fitted_model, self._likeness)
+
+    def _wish(self, n: int, by: Order, diversity: float | None, among: Iterable[Id] | None, min_reviews: int) -> Wish:
+        named = None if among is None else np.array([self.number_of("item", item) for item in among], dtype=np.int64)
+        return Wish(n, by, diversity, allowed_things(self.fitted_corpus, named, min_reviews))
 
     # ---- explaining
 
@@ -590,10 +634,14 @@ class Recommender:
         index, text = known.index(), as_id(name, kind)
         number = index.get(text, -1)
         if number < 0:
-            close = nearest(text, index) if len(index) < MOST_COMPARED else ""
+            close = nearest(text, index) if self._may_compare(kind) else ""
             fix = close if close.startswith("did") else f"give a {kind} of the training data"
             raise UnknownIdError(f"the model has never seen the {kind} {text!r}", fix=fix)
         return number
+
+    def _may_compare(self, kind: Literal["user", "item"]) -> bool:
+        known = self.fitted_corpus.users if kind == "user" else self.fitted_corpus.items
+        return len(known) < MOST_COMPARED
 
     # ---- judging
 

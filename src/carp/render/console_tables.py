@@ -172,7 +172,7 @@ def predictions_csv(file: PairFile, ratings: Sequence[float], notes: Sequence[st
 
 
 def recommendations_csv(everybody: Iterable[tuple[str, Sequence[Recommendation]]]) -> Iterator[str]:
-    """What each person would rate highest, one piece of the file a person; an unknown average is left empty."""
+    """What each person is recommended, one piece of the file a person; an unknown average is left empty."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(RANKED)

@@ -106,7 +106,7 @@ def _rate(app: FastAPI, service: AnswerService, queue: WorkQueue) -> None:
             rows += await queue.take(lambda part=part: service.predict(part))  # type: ignore[misc]
         return answered({"predictions": rows})
 
-    @app.get("/api/recommend", summary="The things a person would rate highest, with a reason each")
+    @app.get("/api/recommend", summary="Things that suit a person, with a reason each")
     async def recommend(query: Annotated[RecommendQuery, Query()]) -> Response:
         return answered(await queue.take(lambda: service.recommend(query.user, query.n)))
 
