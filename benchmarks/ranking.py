@@ -36,6 +36,7 @@ from carp.ranking.best_first import rank_by_scores
 from carp.ranking.taste import USUAL_DIVERSITY, Taste
 from carp.recommender import Recommender
 from carp.reviews.corpora.corpus import Corpus
+from carp.reviews.documents import Documents
 from carp.reviews.split import Split, split_corpus
 from carp.reviews.split_parts import TEST
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
@@ -90,7 +91,7 @@ def main() -> None:
         corpus = load_corpus(folder)
         for seed in given.seeds:
             board = Board(folder.name, corpus, split_corpus(corpus, seed=seed), seed)
-            for system, lists, facts in ranked(board, given.keep, done):
+            for system, lists, facts in ranked(board, given.models, given.keep, done):
                 judged = board.judge(lists)
                 line = {"corpus": board.name, "fingerprint": corpus.fingerprint, "split_seed": seed, "system": system}
                 line |= {**judged, "places": PLACES, "liked": LIKED, **facts}
@@ -104,6 +105,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", nargs="+", type=Path)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument(
+        "--models", nargs="*", default=list(MODELS), help="whose ratings; none: popularity and implicit alone"
+    )
     parser.add_argument("--out", type=Path, default=Path("results/ranking.jsonl"))
     parser.add_argument("--keep", type=Path, help="folder for predicted ratings")
     parser.add_argument("--threads", type=int, default=1)
@@ -114,7 +118,7 @@ def command(given: argparse.Namespace) -> str:
     """The command without the places of folders."""
     corpora = " ".join(shlex.quote(folder.name) for folder in given.corpora)
     seeds = " ".join(str(seed) for seed in given.seeds)
-    return f"python benchmarks/ranking.py {corpora} --seeds {seeds} --out {given.out.name}"
+    return f"python benchmarks/ranking.py {corpora} --seeds {seeds} --models {' '.join(given.models)} --out {given.out.name}"
 
 
 def cells_in(file: Path) -> set[tuple[str, int, str]]:
@@ -127,7 +131,7 @@ def cells_in(file: Path) -> set[tuple[str, int, str]]:
 Ranked = tuple[str, Lists, dict[str, Any]]
 
 
-def ranked(board: Board, keep: Path | None, done: set[tuple[str, int, str]]) -> Iterator[Ranked]:
+def ranked(board: Board, models: list[str], keep: Path | None, done: set[tuple[str, int, str]]) -> Iterator[Ranked]:
     """Every system's lists on one split, except those of cells that are there already."""
 
     def missing(*systems: str) -> bool:
@@ -135,7 +139,7 @@ def ranked(board: Board, keep: Path | None, done: set[tuple[str, int, str]]) -> 
 
     if missing("popularity", "implicit ALS", "implicit BPR"):
         yield from without_models(board)
-    for name in MODELS:
+    for name in models:
         if missing(f"{name}, by rating"):
             yield from with_model(board, name, keep)
 
@@ -221,8 +225,17 @@ def all_ratings(model: RatingModel, fitted: FittedCorpus) -> NDArray[np.float32]
         )
         rated = score_pairs(model, *sides, pairs)
     else:
-        rated = torch.cat([model(batch).rating for batch in fitted.training_data().batches(pairs, 4_000)])
+        data = fitted.training_data()
+        if model.needs == {"ids"}:  # nobody reads the documents of a million pairs
+            data = replace(data, user_documents=emptied(users), item_documents=emptied(items))
+        rated = torch.cat([model(batch).rating for batch in data.batches(pairs, 4_000)])
     return np.asarray(rated.numpy().reshape(users, items), np.float32)
+
+
+def emptied(owners: int) -> Documents:
+    """Documents without a word."""
+    none = np.zeros(0, np.int32)
+    return Documents(none, none, none.reshape(0, 2), np.zeros(owners + 1, np.int64))
 
 
 if __name__ == "__main__":
