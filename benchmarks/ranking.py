@@ -116,9 +116,9 @@ def parsed() -> argparse.Namespace:
 
 def command(given: argparse.Namespace) -> str:
     """The command without the places of folders."""
-    corpora = " ".join(shlex.quote(folder.name) for folder in given.corpora)
-    seeds = " ".join(str(seed) for seed in given.seeds)
-    return f"python benchmarks/ranking.py {corpora} --seeds {seeds} --models {' '.join(given.models)} --out {given.out.name}"
+    seeds = [str(seed) for seed in given.seeds]
+    words = [*(folder.name for folder in given.corpora), "--seeds", *seeds, "--models", *given.models]
+    return f"python benchmarks/ranking.py {shlex.join(words)} --out {given.out.name}"
 
 
 def cells_in(file: Path) -> set[tuple[str, int, str]]:
