@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu docs torture torture-serve lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -44,6 +45,10 @@ torture-serve: install  # what the service must bear, at its full numbers, about
 	test -d $(MODEL) || $(BIN)/carp prepare $(REVIEWS) --out build/torture-corpus --overwrite
 	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --out $(MODEL) --set epochs=2
 	$(BIN)/python benchmarks/torture_serve.py $(MODEL)
+
+ranking: install  # lists of recommendations judged; CORPORA are folders made by carp prepare
+	$(PIP) --editable '.[compare]'
+	$(BIN)/python benchmarks/ranking.py $(CORPORA) --seeds 0 1 2 3 4 --out results/ranking.jsonl
 
 docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,3 +69,11 @@ class Recommendation:
     rating: float
     item_mean: float | None
     title: str | None = None  # of the item, if it is known
+
+
+class Recommendations(list[Recommendation]):
+    """A list, best first; `note` says where a person got what is popular because nobody knows them."""
+
+    def __init__(self, found: Iterable[Recommendation] = (), note: str | None = None) -> None:
+        super().__init__(found)
+        self.note = note

@@ -7,16 +7,16 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carp.answers import Predictions, Recommendation
+from carp.answers import Predictions, Recommendation, Recommendations
 from carp.errors import InputError, UnknownIdError, UsageError, nearest
 from carp.evaluate.evaluation import evaluate_model
 from carp.explain.explainer import Explainer, explainer_for
@@ -29,13 +29,16 @@ from carp.models.base import RatingModel, from_settings
 from carp.models.batch import TrainingData
 from carp.models.layers import TunedBiases
 from carp.persist.bundle import read_bundle, write_bundle
-from carp.ranking import best_things, check_number, rank_by_sides, rank_one_by_one
+from carp.ranking.advisor import STRANGER, Advisor
+from carp.ranking.best_first import check_number
+from carp.ranking.wishes import Order, Wish, allowed_things
 from carp.reviews.corpora.corpus import Corpus, build_corpus
 from carp.reviews.readable import ReadableDocument
-from carp.reviews.split import split_corpus
+from carp.reviews.split import Split, split_corpus
+from carp.reviews.split_parts import VALID
 from carp.settings import sort_settings
 from carp.storage import folder_size
-from carp.training.checkpoint import TrainingState
+from carp.training.checkpoint import ALL_REVIEWS, TrainingState
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
 from carp.training.fitted_model import FittedModel
 from carp.training.loop import Watcher, choose_device, train
@@ -44,6 +47,16 @@ from carp.user_input import as_id, as_pairs, as_split, as_texts
 MOST_COMPARED = 200_000  # known ids: among more, looking for the nearest takes too long
 NOT_FITTED = "this recommender has not been fitted"
 Id = Any  # a text, a number, or any other single value that can be a key
+
+
+class Trained(NamedTuple):
+    """What training gives: the documents, what was looked at of them, the model, where it ended, and facts to keep."""
+
+    corpus: FittedCorpus
+    data: TrainingData
+    model: RatingModel
+    reached: TrainingState
+    facts: dict[str, Any]
 
 
 class Recommender:
@@ -162,6 +175,7 @@ class Recommender:
         reviews: Any,
         *,
         split: Any = None,
+        all_reviews: bool = False,
         checkpoints: Path | str | None = None,
         resume: bool = False,
         progress: bool = True,
@@ -172,7 +186,10 @@ class Recommender:
         Args:
             reviews: A Corpus, what `read_reviews` gives, a file, or a frame with user, item, rating and text.
             split: Which reviews train, choose and test: a CSV file or a frame with user, item and split, or three
-                arrays of these. Without it, the corpus' own split column, or the paper's rule with `split_seed`.
+                arrays of these; or `time` for the latest fifth of each person's reviews as test, `time:2013-01-31` for
+                all since that day. Without it, the corpus' own split column, or the paper's rule with `split_seed`.
+            all_reviews: Choose epochs and settings on the split, then fit again on the reviews of all its parts, for
+                use. No test figure belongs to such a model.
             checkpoints: A folder to keep the state of training in after each epoch.
             resume: Go on from the checkpoint in that folder.
             progress: Show a bar on standard error.
@@ -183,23 +200,52 @@ class Recommender:
         """
         corpus = self._corpus(reviews)
         parts = split_corpus(corpus, seed=self.split_seed, own=as_split(split))
-        fitted = fit_corpus(corpus, parts, self.text)
-        data = fitted.training_data(self.fit_settings.target_reviews)
         folder = None if checkpoints is None else Path(checkpoints)
         with contextlib.ExitStack() as stack:
             if watcher is None and progress:
                 from carp.render.progress_bar import Bar
 
                 watcher = stack.enter_context(contextlib.closing(Bar(self.training.epochs)))
-            model, reached = self.train_model(fitted, data, checkpoints=folder, resume=resume, watcher=watcher)
+            running: dict[str, Any] = {"checkpoints": folder, "resume": resume, "watcher": watcher}
+            train_on = self._train_on_all if all_reviews else self._train_on_split
+            fitted, data, model, reached, facts = train_on(corpus, parts, running)
         baseline = TunedBiases(fitted.sizes)
         baseline.fit(data.train, data.valid, fitted.levels)
         model, baseline = model.to(self.device).eval(), baseline.to(self.device)
-        self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached)))
+        self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached) | facts))
         self.facts["degree_scale"] = self.explainer.degree_scale()
         self.facts["margin"] = self.fitted_model.measure_margin()
         self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
+
+    def _train_on_split(self, corpus: Corpus, parts: Split, running: dict[str, Any]) -> Trained:
+        fitted = fit_corpus(corpus, parts, self.text)
+        data = fitted.training_data(self.fit_settings.target_reviews)
+        model, reached = self.train_model(fitted, data, **running)
+        return Trained(fitted, data, model, reached, {})
+
+    def _train_on_all(self, corpus: Corpus, parts: Split, running: dict[str, Any]) -> Trained:
+        """Fit on all parts, with what the split chose. A model that chooses nothing on validation is fitted once."""
+        chosen: dict[str, Any] = {}
+        facts: dict[str, Any] = {"split": parts.origin}
+        epochs = None
+        if self.kind.learns or self.kind.chosen_settings is not RatingModel.chosen_settings:
+            first = self._train_on_split(corpus, parts, running)
+            chosen, epochs = first.model.chosen_settings(), first.reached.best_epoch
+            facts |= {"epochs": epochs, "settings": chosen, "valid_mse": finite(first.reached.best_error)}
+        fitted = fit_corpus(corpus, parts.all_in_training(), self.text)
+        data = replace(
+            fitted.training_data(self.fit_settings.target_reviews), valid=fitted.pairs_of(parts.records(VALID))
+        )
+        folder = running["checkpoints"]
+        model, reached = self.train_model(
+            fitted,
+            data,
+            **(running | {"checkpoints": None if folder is None else folder / ALL_REVIEWS}),
+            chosen=chosen,
+            exactly=epochs,
+        )
+        return Trained(fitted, data, model, reached, {"all_reviews": True, "chosen_on": facts})
 
     def train_model(
         self,
@@ -209,6 +255,8 @@ class Recommender:
         checkpoints: Path | None = None,
         resume: bool = False,
         watcher: Watcher | None = None,
+        chosen: Mapping[str, Any] | None = None,
+        exactly: int | None = None,
     ) -> tuple[RatingModel, TrainingState]:
         """Train a new model with these settings on documents that are ready; the recommender stays as it is.
 
@@ -218,12 +266,14 @@ class Recommender:
             checkpoints: A folder to keep the state of training in after each epoch.
             resume: Go on from the checkpoint in that folder.
             watcher: Called as training goes on.
+            chosen: Settings of the model to take instead of choosing them on validation.
+            exactly: Train so many epochs and keep the last, instead of choosing one on validation.
 
         Returns:
             The model, and where training ended.
         """
         torch.manual_seed(self.seed)
-        model = self.kind(self.config, corpus.sizes)
+        model = self.kind(replace(self.config, **(chosen or {})), corpus.sizes)
         reached = train(
             model,
             data,
@@ -234,6 +284,7 @@ class Recommender:
             identity=self._identity(corpus),
             resume=resume,
             watcher=watcher,
+            exactly=exactly,
         )
         return model, reached
 
@@ -258,7 +309,7 @@ class Recommender:
 
     def _take(self, fitted: FittedModel) -> None:
         self._fitted = fitted
-        for made in ("explainer", "_likeness"):  # what was made of an earlier model
+        for made in ("explainer", "advisor", "_likeness"):  # what was made of an earlier model
             self.__dict__.pop(made, None)
 
     def _facts(self, reached: TrainingState) -> dict[str, Any]:
@@ -270,7 +321,7 @@ class Recommender:
             "training": asdict(self.training),
             "best_epoch": reached.best_epoch,
             "epochs": reached.epoch,
-            "valid_mse": reached.best_error if np.isfinite(reached.best_error) else None,
+            "valid_mse": finite(reached.best_error),
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
@@ -389,58 +440,100 @@ class Recommender:
 
     # ---- recommending
 
-    def recommend(self, user: Id, n: int = 10, *, include_known: bool = False) -> list[Recommendation]:
-        """The things a person would rate highest.
+    def recommend(
+        self,
+        user: Id,
+        n: int = 10,
+        *,
+        by: Order = "taste",
+        diversity: float | None = None,
+        among: Iterable[Id] | None = None,
+        min_reviews: int = 0,
+        include_known: bool = False,
+    ) -> Recommendations:
+        """Things for a person.
 
         Args:
-            user: Somebody of the training data.
+            user: Somebody of the training data. Anybody else gets what is popular, and `note` says so.
             n: How many.
+            by: `taste` takes together what goes with the person's things, the predicted rating and what is written;
+                `rating` is the predicted rating alone.
+            diversity: From 0 to 1, for the order by taste: the higher, the less do things that many people have come
+                up, and the less alike are the lists of two people. 0.3 unless given.
+            among: Choose from these things alone.
+            min_reviews: Leave out things with fewer training reviews.
             include_known: Whether things may be among them that this person rated already.
 
         Returns:
             The recommendations, best first; fewer than n where there are no more.
         """
-        number = self.number_of("user", user)
-        if not include_known:
-            return next(self._ranked([number], n))[1]
-        items = np.arange(len(self.fitted_corpus.items))
-        return best_things(self.fitted_corpus, items, self.fitted_model.rate(np.full(len(items), number), items), n)
+        wish = self._wish(n, by, diversity, among, min_reviews)
+        name = as_id(user, "user")
+        number = self.fitted_corpus.users.index().get(name, STRANGER)
+        if number < 0:
+            close = nearest(name, self.fitted_corpus.users.index()) if self._may_compare("user") else ""
+            guess = f" ({close})" if close.startswith("did") else ""
+            note = f"the model has never seen the user {name!r}{guess}: these things are popular with everybody"
+            return Recommendations(self.advisor.popular(wish), note)
+        found = self.advisor.with_known(number, wish) if include_known else next(self.advisor.ranked([number], wish))[1]
+        note = f"{name} has no training reviews: these things are popular with everybody"
+        return Recommendations(found, None if by == "rating" or self.advisor.taste.knows(number) else note)
 
     def recommend_all(
-        self, n: int = 10, users: Iterable[Id] | None = None
+        self,
+        n: int = 10,
+        users: Iterable[Id] | None = None,
+        *,
+        by: Order = "taste",
+        diversity: float | None = None,
+        among: Iterable[Id] | None = None,
+        min_reviews: int = 0,
     ) -> Iterator[tuple[str, list[Recommendation]]]:
         """The recommendations of everybody, one person after the other and in bounded memory.
 
         Args:
             n: How many for each.
             users: For these people alone.
+            by: As for `recommend`.
+            diversity: As for `recommend`.
+            among: Choose from these things alone.
+            min_reviews: Leave out things with fewer training reviews.
 
         Returns:
             Pairs of a user and that user's recommendations.
         """
+        wish = self._wish(n, by, diversity, among, min_reviews)
         names = self.fitted_corpus.users
         numbers = range(len(names)) if users is None else [self.number_of("user", user) for user in users]
-        return ((names[number], found) for number, found in self._ranked(numbers, n))
+        return ((names[number], found) for number, found in self.advisor.ranked(numbers, wish))
 
-    def _ranked(self, users: Sequence[int], n: int) -> Iterator[tuple[int, list[Recommendation]]]:
-        check_number(n)
-        fitted = self.fitted_model
-        if fitted.model.separates:
-            return rank_by_sides(fitted.model, fitted.corpus, fitted.sides, users, n)
-        return rank_one_by_one(fitted.corpus, fitted.rate, users, n)
-
-    def recommend_for(self, reviews: str | Sequence[str], n: int = 10) -> list[Recommendation]:
+    def recommend_for(
+        self, reviews: str | Sequence[str], n: int = 10, *, among: Iterable[Id] | None = None, min_reviews: int = 0
+    ) -> Recommendations:
         """The things somebody would rate highest who is known only by reviews.
 
         Args:
             reviews: What this person wrote: one text, or several.
             n: How many.
+            among: Choose from these things alone.
+            min_reviews: Leave out things with fewer training reviews.
 
         Returns:
             The recommendations, best first.
         """
+        wish = self._wish(n, "rating", None, among, min_reviews)
         items = np.arange(len(self.fitted_corpus.items))
-        return best_things(self.fitted_corpus, items, self.fitted_model.rate_newcomer(self.newcomer(reviews), items), n)
+        stars = self.fitted_model.rate_newcomer(self.newcomer(reviews), items)
+        return Recommendations(self.advisor.of_stars(stars, wish))
+
+    @cached_property
+    def advisor(self) -> Advisor:
+        """Recommends by the fitted model, to people known by their numbers."""
+        return Advisor(self.fitted_model, self._likeness)
+
+    def _wish(self, n: int, by: Order, diversity: float | None, among: Iterable[Id] | None, min_reviews: int) -> Wish:
+        named = None if among is None else np.array([self.number_of("item", item) for item in among], dtype=np.int64)
+        return Wish(n, by, diversity, allowed_things(self.fitted_corpus, named, min_reviews))
 
     # ---- explaining
 
@@ -556,7 +649,7 @@ class Recommender:
         index, text = known.index(), as_id(name, kind)
         number = index.get(text, -1)
         if number < 0:
-            close = nearest(text, index) if len(index) < MOST_COMPARED else ""
+            close = nearest(text, index) if self._may_compare(kind) else ""
             fix = close if close.startswith("did") else f"give a {kind} of the training data"
             raise UnknownIdError(f"the model has never seen the {kind} {text!r}", fix=fix)
         return number
@@ -572,6 +665,10 @@ class Recommender:
         """
         number = self.fitted_corpus.items.index().get(as_id(item, "item"), -1)
         return self.fitted_corpus.title(number) if number >= 0 else None
+
+    def _may_compare(self, kind: Literal["user", "item"]) -> bool:
+        known = self.fitted_corpus.users if kind == "user" else self.fitted_corpus.items
+        return len(known) < MOST_COMPARED
 
     # ---- judging
 
@@ -626,6 +723,11 @@ def load(folder: Path | str, *, device: str = "auto", key_file: Path | str | Non
     facts = {key: value for key, value in facts.items() if key not in kept}
     fitted = FittedModel(name, model.to(where).eval(), baseline.to(where), corpus, where, facts)
     return Recommender.of(fitted, training_log=log)
+
+
+def finite(error: float) -> float | None:
+    """An error, or None where none was measured."""
+    return error if np.isfinite(error) else None
 
 
 def _unknown_note(user: bool, item: bool) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from carp.errors import UsageError
 from carp.reviews.split import SplitRow
+from carp.reviews.split_by_time import TimeRule
 
 
 def as_id(value: Any, kind: str = "user") -> str:
@@ -49,12 +50,16 @@ def as_pairs(pairs: Any, items: Any = None) -> list[tuple[str, str]]:
     return [_pair(place, pair) for place, pair in enumerate(pairs)]
 
 
-def as_split(split: Any) -> Path | list[SplitRow] | None:
-    """A split of the caller's own: a file, a frame or mapping with user, item and split, or three columns of these."""
-    if split is None or isinstance(split, Path):
+def as_split(split: Any) -> Path | list[SplitRow] | TimeRule | None:
+    """A split of the caller's own: a file, `time`, a frame or mapping with user, item and split, or three columns.
+
+    >>> as_split("time"), as_split("split.csv")
+    (TimeRule(since=None), PosixPath('split.csv'))
+    """
+    if split is None or isinstance(split, Path | TimeRule):
         return split
     if isinstance(split, str):
-        return Path(split)
+        return TimeRule.read(split) or Path(split)
     if _is_table(split):
         columns = [_column(split, role) for role in ("user", "item", "split")]
     else:

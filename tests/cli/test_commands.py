@@ -18,6 +18,7 @@ import pytest
 from rich.cells import cell_len
 
 import carp
+from carp.answers import Recommendations
 from carp.cli import demo, doctor
 from carp.cli import entry as cli
 from carp.kernels import dispatch
@@ -383,11 +384,11 @@ def test_explain_shows_as_many_reasons_as_asked(run, model):
 
 
 def test_what_is_slower_than_it_could_be_is_told_in_one_line(run, model, monkeypatch):
-    def recommend(*given):
+    def recommend(*given, **wish):
         dispatch.give_way("ranking", RuntimeError("ptxas was not\nfound\x1b[31m"))
         dispatch.give_way("ranking", RuntimeError("ptxas was not\nfound\x1b[31m"))
         warnings.warn("of another kind", UserWarning, stacklevel=1)
-        return []
+        return Recommendations()
 
     monkeypatch.setattr(dispatch, "_TOLD", set())
     monkeypatch.setattr(carp.Recommender, "recommend", recommend)
@@ -413,14 +414,14 @@ def test_a_newcomer_is_explained_and_advised_from_a_file_or_standard_input(run, 
 
 
 def test_recommend_lists_best_first_and_nothing_already_rated(run, model):
-    document = json.loads(run("recommend", model, "person-002", "-n", 5, "--json").out)
+    document = json.loads(run("recommend", model, "person-002", "-n", 5, "--by", "rating", "--json").out)
     ratings = [one["rating"] for one in document["recommendations"]]
     assert ratings == sorted(ratings, reverse=True)
     fitted = carp.load(model).fitted_corpus
     number = fitted.users.index()["person-002"]
     rated = {fitted.items[int(i)] for i in fitted.item[fitted.user == number]}
     assert not rated & {one["item"] for one in document["recommendations"]}
-    shown = run("recommend", model, "person-002", "-n", 1).out.splitlines()
+    shown = run("recommend", model, "person-002", "-n", 1, "--by", "rating").out.splitlines()
     assert shown[0].split() == ["item", "predicted", "average"]
     assert shown[1].split()[0] == document["recommendations"][0]["item"]
 

@@ -299,7 +299,7 @@ def test_a_checkpoint_of_another_training_is_not_continued(fails, made, tmp_path
 def test_unknown_people_and_things_are_named_with_the_nearest_known(fails, made):
     assert "'person-0001'" in fails(1, "explain", made.model, "person-0001", "thing-001")
     assert "did you mean thing-0" in fails(1, "explain", made.model, "person-001", "thing-01")
-    assert str(made.model) in fails(1, "recommend", made.model, "nobody at all")
+    assert str(made.model) in fails(1, "profile", made.model, "--user", "nobody at all")
 
 
 def test_a_model_without_reasons_says_so(fails, made, tmp_path):

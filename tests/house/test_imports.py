@@ -22,6 +22,7 @@ ROOMS = [
     "errors",
     "storage",
     "reviews.split_parts",
+    "reviews.split_by_time",
     "reviews.rating_scale",
     "reviews.text",
     "reviews.sources",

@@ -102,7 +102,7 @@ def test_what_is_no_id_is_refused(fitted, value):
 
 def test_an_unknown_number_is_refused_by_name(fitted):
     with pytest.raises(UnknownIdError, match="'999'"):
-        fitted.recommend(999)
+        fitted.profile(user=999)
 
 
 def test_ids_read_from_frames_are_those_that_are_asked_for():

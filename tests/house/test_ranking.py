@@ -9,11 +9,11 @@ import json
 import pytest
 
 import carp
-from carp import ranking
 from carp.cli import entry as cli
 from carp.cli.demo import SHOP_SIZE
 from carp.errors import UnknownIdError, UsageError
 from carp.models.base import Prediction
+from carp.ranking import best_first
 
 TINY = {"dimension": 8, "filters": 6, "latent_size": 4, "viewpoints": 2, "epochs": 1}
 THINGS = SHOP_SIZE["things"]
@@ -40,17 +40,18 @@ def rated(recommender, user):
     return {fitted.items[int(item)] for item in fitted.item[fitted.user == number]}
 
 
-def test_everybody_gets_what_each_would_get_alone(recommender, monkeypatch):
-    alone = {user: recommender.recommend(user, 5) for user in recommender.fitted_corpus.users}
-    assert dict(recommender.recommend_all(5)) == alone
-    monkeypatch.setattr(ranking, "PEOPLE_AT_ONCE", 7)
-    assert dict(recommender.recommend_all(5)) == alone
-    monkeypatch.setattr(ranking, "KEPT_AT_ONCE", 1)
-    assert dict(recommender.recommend_all(5)) == alone
+@pytest.mark.parametrize("by", ["taste", "rating"])
+def test_everybody_gets_what_each_would_get_alone(recommender, monkeypatch, by):
+    alone = {user: recommender.recommend(user, 5, by=by) for user in recommender.fitted_corpus.users}
+    assert dict(recommender.recommend_all(5, by=by)) == alone
+    monkeypatch.setattr(best_first, "PEOPLE_AT_ONCE", 7)
+    assert dict(recommender.recommend_all(5, by=by)) == alone
+    monkeypatch.setattr(best_first, "KEPT_AT_ONCE", 1)
+    assert dict(recommender.recommend_all(5, by=by)) == alone
 
 
-def test_the_best_are_those_of_all_predictions_sorted(recommender):
-    for user, found in recommender.recommend_all(5):
+def test_the_best_by_rating_are_those_of_all_predictions_sorted(recommender):
+    for user, found in recommender.recommend_all(5, by="rating"):
         left = sorted(set(recommender.fitted_corpus.items) - rated(recommender, user))
         predicted = dict(zip(left, recommender.predict([(user, item) for item in left]), strict=True))
         assert [one.rating for one in found] == pytest.approx(sorted(predicted.values(), reverse=True)[:5], abs=1e-5)
@@ -88,7 +89,7 @@ def too_kind(self, users, items, *sides):
 def test_ratings_beyond_the_scale_are_shown_at_its_end_and_ranked_by_what_they_are(recommender, monkeypatch):
     monkeypatch.setattr(type(recommender.model), "score", too_kind)
     monkeypatch.setattr("carp.kernels.cpu.pair_scores.covers_scoring", lambda model: False)
-    ((_, found),) = recommender.recommend_all(THINGS, ["person-001"])
+    ((_, found),) = recommender.recommend_all(THINGS, ["person-001"], by="rating")
     assert {one.rating for one in found} == {5.0}
     numbers = [recommender.fitted_corpus.items.index()[one.item] for one in found]
     assert numbers == sorted(numbers, key=lambda number: (-(number % 3), number))
@@ -97,14 +98,16 @@ def test_ratings_beyond_the_scale_are_shown_at_its_end_and_ranked_by_what_they_a
 def test_a_model_whose_sides_do_not_separate_is_asked_person_by_person(shop, single_thread):
     recommender = carp.Recommender("bias", seed=0, device="cpu").fit(shop, progress=False)
     assert not recommender.model.separates
-    everybody = dict(recommender.recommend_all(4))
+    everybody = dict(recommender.recommend_all(4, by="rating"))
     assert list(everybody) == list(recommender.fitted_corpus.users)
     for user in ("person-000", "person-090"):
         left = sorted(set(recommender.fitted_corpus.items) - rated(recommender, user))
         ratings = recommender.predict([(user, item) for item in left])
         best = sorted(zip(ratings, left, strict=True), key=lambda pair: (-pair[0], pair[1]))[:4]
         assert [one.item for one in everybody[user]] == [item for _, item in best]
-        assert everybody[user] == recommender.recommend(user, 4)
+        assert everybody[user] == recommender.recommend(user, 4, by="rating")
+    suited = dict(recommender.recommend_all(4, ["person-000"]))
+    assert suited["person-000"] == recommender.recommend("person-000", 4)
 
 
 # ---- on the command line
@@ -149,7 +152,7 @@ def test_everybodys_recommendations_are_a_json_document(folder, tmp_path, capsys
 def test_a_file_that_breaks_off_is_not_left_half_written(folder, tmp_path, capsys, monkeypatch):
     out = tmp_path / "best.csv"
     out.write_text("what was here before")
-    ranked = ranking.best_things
+    ranked = best_first.best_things
     asked = []
 
     def breaks_off(*given):
@@ -158,7 +161,7 @@ def test_a_file_that_breaks_off_is_not_left_half_written(folder, tmp_path, capsy
             raise MemoryError
         return ranked(*given)
 
-    monkeypatch.setattr(ranking, "best_things", breaks_off)
+    monkeypatch.setattr(best_first, "best_things", breaks_off)
     code, printed, said = answer(capsys, folder, "--all", "--out", out, "--overwrite")
     assert (code, printed) == (1, "")
     assert "memory" in said

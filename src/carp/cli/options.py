@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from carp.errors import UsageError
+from carp.errors import InputError, UsageError
 
 NEWCOMER = "-"
 MAX_SEED = 2**32 - 1
@@ -44,3 +44,17 @@ def newcomer_reviews(user: str, file: str | None) -> list[str] | None:
     from carp.render.console_tables import read_newcomer
 
     return read_newcomer(file)
+
+
+def read_ids(file: Path) -> list[str]:
+    """The ids in a file, one a line; blank lines do not count."""
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot be read ({error})", where=str(file), fix="give a UTF-8 file, one id a line"
+        ) from error
+    found = [line.strip() for line in lines if line.strip()]
+    if not found:
+        raise InputError("there is no id in it", where=str(file), fix="write one id a line")
+    return found

@@ -25,8 +25,16 @@ def train(
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the weights and the training order.")] = 0,
     split_seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the random 80:20 split.")] = 0,
     split: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Your own split: CSV with user,item,split.")
+        str | None,
+        typer.Option(
+            metavar="FILE|time|time:DAY",
+            help="Your own split, a CSV file with user,item,split; or hold out the latest fifth of each person's "
+            "reviews (time), or all since a day (time:2013-01-31).",
+        ),
     ] = None,
+    all_reviews: Annotated[
+        bool, typer.Option("--all-reviews", help="After choosing on the split, fit on all its parts, for use.")
+    ] = False,
     given: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,13 +62,15 @@ def train(
     _check_checkpoints(checkpoints, resume, overwrite)
     if resume and not checkpoints.exists() and not quiet:
         say(f"{checkpoints}: there is no checkpoint to continue from; training starts from the beginning.")
-    _fit(recommender, records, split, checkpoints, resume=resume, bar=not quiet)
+    options = {"split": split, "all_reviews": all_reviews, "resume": resume, "progress": not quiet}
+    _fit(recommender, records, checkpoints, options)
     size = recommender.save(out, overwrite=overwrite)
     _remove_checkpoints(checkpoints)
     if as_json:
         facts = recommender.facts
         kept = {key: facts[key] for key in ("best_epoch", "epochs", "valid_mse", "seed", "split_seed", "device")}
-        show_json({"out": str(out), "model": model, "form": recommender.form, "bytes": size, **kept})
+        all_of_it = {"all_reviews": True, "chosen_on": facts["chosen_on"]} if all_reviews else {}
+        show_json({"out": str(out), "model": model, "form": recommender.form, "bytes": size, **kept, **all_of_it})
     elif not quiet:
         _report_training(recommender, out, size)
 
@@ -89,14 +99,12 @@ def _load_corpus(folder: Path) -> Corpus:
     return Corpus.load(folder)
 
 
-def _fit(
-    recommender: Recommender, corpus: Corpus, split: Path | None, folder: Path, *, resume: bool, bar: bool
-) -> None:
+def _fit(recommender: Recommender, corpus: Corpus, folder: Path, options: dict[str, Any]) -> None:
     from carp.training.checkpoint import CHECKPOINT
     from carp.training.loop import Stopped
 
     try:
-        recommender.fit(corpus, split=split, checkpoints=folder, resume=resume, progress=bar)
+        recommender.fit(corpus, checkpoints=folder, **options)
     except KeyboardInterrupt:
         if not (folder / CHECKPOINT).exists():
             raise
@@ -119,8 +127,10 @@ def _check_checkpoints(folder: Path, resume: bool, overwrite: bool) -> None:
 def _remove_checkpoints(folder: Path) -> None:
     """Remove the folder, provided that training made everything in it."""
     from carp.storage import disk_errors
-    from carp.training.checkpoint import CHECKPOINT, LOG
+    from carp.training.checkpoint import ALL_REVIEWS, CHECKPOINT, LOG
 
+    if (folder / ALL_REVIEWS).is_dir():
+        _remove_checkpoints(folder / ALL_REVIEWS)
     made = [*folder.glob("epoch-*.safetensors"), *folder.glob(".*.partial"), folder / CHECKPOINT, folder / LOG]
     strange = set(folder.glob("*")) - set(made)
     if strange:
@@ -145,10 +155,17 @@ def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     if facts["valid_mse"] is not None:
         best = f"{facts['valid_mse']:.4f} in epoch {facts['best_epoch']} of {facts['epochs']}"
         lines.append(("validation MSE", best))
+    elif facts.get("all_reviews") and recommender.model.learns:
+        lines.append(("epochs", f"{facts['epochs']}, the number that was best on validation"))
     print(facts_table(lines))
     test = fitted.test_pairs()
-    user, item = fitted.users[int(test.users[0])], fitted.items[int(test.items[0])]
-    say(f"Next: {command('evaluate', out)}")
+    record = int(test.records[0]) if len(test) else 0
+    user, item = fitted.users[int(fitted.user[record])], fitted.items[int(fitted.item[record])]
+    steps = [command("recommend", out, user)]
     if explains(type(recommender.model)):
-        say(f"      {command('explain', out, user, item)}")
-    say(f"      {command('recommend', out, user)}")
+        steps.insert(0, command("explain", out, user, item))
+    if len(test):
+        steps.insert(0, command("evaluate", out))
+    else:
+        say("No test figure belongs to this model: it was fitted on all reviews, and none was held out.")
+    say("Next: " + "\n      ".join(steps))

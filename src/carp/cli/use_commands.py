@@ -12,11 +12,12 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say, show_json
-from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, newcomer_reviews
+from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, newcomer_reviews, read_ids
 from carp.cli.output_files import check_new_file
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
+    from carp.answers import Recommendations
     from carp.explain.explanation import Explanation
     from carp.explain.faithfulness.measures import Faithfulness
     from carp.recommender import Recommender
@@ -134,36 +135,74 @@ def recommend(
     ] = None,
     everybody: Annotated[bool, typer.Option("--all", help="Recommend to every user, as CSV.")] = False,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many things to recommend.")] = 10,
+    by: Annotated[
+        Literal["taste", "rating"],
+        typer.Option(help="Order by what suits the person, or by the predicted rating alone. A newcomer: by rating."),
+    ] = "taste",
+    diversity: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="The higher, the fewer things that many people have. Default: 0.3."),
+    ] = None,
+    among: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Choose from these things alone: a file with one item a line.")
+    ] = None,
+    min_reviews: Annotated[int, typer.Option(min=0, help="Leave out things with fewer training reviews.")] = 0,
     out: Annotated[Path | None, typer.Option(help="With --all: CSV file to write. Default: standard output.")] = None,
     titles: Titles = False,
     reviews: Newcomer = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the things a person would rate highest, without those already rated."""
+    """List things that suit a person, without those already rated."""
     if (user is None) != everybody:
         what = "no user was given" if user is None else "both --all and a user were given"
         raise UsageError(what, where="carp recommend", fix="give either a user or --all")
+    wish: dict[str, Any] = {"by": by, "diversity": diversity, "min_reviews": min_reviews}
     if user is None:
         if reviews is not None:
             raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
-        _recommend_all(model, number, out, overwrite, as_json, titles)
+        _recommend_all(model, number, {**wish, "among": _ids(among)}, out, overwrite, as_json, titles)
         return
     if out is not None or overwrite or titles:
         option = "--out" if out is not None else "--overwrite" if overwrite else "--titles"
         raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
-    _recommend_one(model, user, number, newcomer_reviews(user, reviews), as_json)
+    texts = newcomer_reviews(user, reviews)
+    if texts is not None and diversity is not None:
+        raise UsageError("things for a newcomer are ordered by rating", where="--diversity", fix="leave it out")
+    _recommend_one(model, user, number, {**wish, "among": _ids(among)}, texts, as_json)
 
 
-def _recommend_one(model: Path, user: str, number: int, texts: list[str] | None, as_json: bool) -> None:
+def _ids(file: Path | None) -> list[str] | None:
+    return None if file is None else read_ids(file)
+
+
+def _recommend_one(
+    model: Path, user: str, number: int, wish: dict[str, Any], texts: list[str] | None, as_json: bool
+) -> None:
+    recommender = carp.load(model)
+    chosen = {name: wish[name] for name in ("among", "min_reviews")}
+    with naming(model):
+        found = (
+            recommender.recommend(user, number, **wish)
+            if texts is None
+            else recommender.recommend_for(texts, number, **chosen)
+        )
+    if as_json:
+        told = {} if found.note is None else {"note": found.note}
+        rows = [asdict(one) for one in found]
+        show_json({"user": user if texts is None else None, "recommendations": rows, **told})
+    else:
+        _show_recommendations(user, found, filtered=any(chosen.values()))
+
+
+def _show_recommendations(user: str, found: Recommendations, *, filtered: bool) -> None:
     from carp.render.console_tables import table
     from carp.render.wording import thing_name
 
-    recommender = carp.load(model)
-    with naming(model):
-        found = recommender.recommend(user, number) if texts is None else recommender.recommend_for(texts, number)
-    if as_json:
-        show_json({"user": user if texts is None else None, "recommendations": [asdict(one) for one in found]})
+    if found.note is not None:
+        say(f"{found.note[0].upper()}{found.note[1:]}.")
+    if not found and filtered:
+        print(f"Nothing is left to recommend to {user}: too few things pass the filters.")
     elif not found:
         print(f"{user} has already rated everything the model knows.")
     else:
@@ -174,7 +213,9 @@ def _recommend_one(model: Path, user: str, number: int, texts: list[str] | None,
         print(table(["item", "predicted", "average"], rows))
 
 
-def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, as_json: bool, titles: bool) -> None:
+def _recommend_all(
+    model: Path, number: int, wish: dict[str, Any], out: Path | None, overwrite: bool, as_json: bool, titles: bool
+) -> None:
     """Write each person's recommendations as soon as they are found."""
     from carp.render.console_tables import recommendations_csv
     from carp.storage import new_file
@@ -182,7 +223,8 @@ def _recommend_all(model: Path, number: int, out: Path | None, overwrite: bool, 
     if out is not None:
         check_new_file(out, overwrite)
     recommender = carp.load(model)
-    people = recommender.recommend_all(number)
+    with naming(model):
+        people = recommender.recommend_all(number, **wish)
     if as_json:
         listed = list(people)
         people = iter(listed)

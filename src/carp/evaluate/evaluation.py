@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from carp.errors import UsageError
 from carp.evaluate.metrics import area_under_curve, errors
 from carp.evaluate.significance import bootstrap_intervals
 from carp.models.base import RatingModel
@@ -19,6 +20,11 @@ def evaluate_model(fitted: FittedModel) -> dict[str, Any]:
     """Errors on the paper's scale, the same pairs for all three, with a paired interval of the difference."""
     name, model, baseline, corpus = fitted.name, fitted.model, fitted.baseline, fitted.corpus
     test, data = corpus.test_pairs(), corpus.training_data()
+    if not len(test):
+        raise UsageError(
+            "the model was fitted on all reviews: none was held out, so no test figure belongs to it",
+            fix="train without --all-reviews on the same corpus and evaluate that model",
+        )
     biases = fitted.biases_alone(test.users, test.items)
     guesses = {
         name: predict_pairs(model, data, test, fitted.device),

@@ -82,6 +82,10 @@ class RatingModel(nn.Module):
     def start(self, data: TrainingData) -> None:
         """Set what depends on the training data before the first epoch; not called again on resuming."""
 
+    def chosen_settings(self) -> dict[str, Any]:
+        """Settings that fitting chose on validation, by name: to fit again on more reviews without choosing."""
+        return {}
+
     def forward(self, batch: Batch) -> Prediction:
         """Both documents of each pair encoded, and the two sides scored."""
         users = self.encode_users(batch.user_words, batch.user_reviews)

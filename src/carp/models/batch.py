@@ -39,6 +39,13 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.users)
 
+    def apart_from(self, others: Pairs) -> Pairs:
+        """The pairs whose records are not among those of the others; all of them where that would leave none."""
+        apart = ~np.isin(self.records, others.records)
+        if apart.all() or not apart.any():
+            return self
+        return Pairs(self.users[apart], self.items[apart], self.ratings[apart], self.records[apart])
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -97,10 +97,11 @@ class TunedBiases(nn.Module):
     @torch.no_grad()
     def fit(self, train: Pairs, valid: Pairs, levels: int) -> None:
         best: tuple[float, float, float] | None = None
+        known = train.apart_from(valid)  # fitted on all reviews, the validation pairs are among them
         for user_shrinkage in SHRINKAGES:
             for item_shrinkage in SHRINKAGES:
                 mean, user, item = solve_biases(
-                    train, user_shrinkage, item_shrinkage, len(self.user), len(self.item), rounds=5
+                    known, user_shrinkage, item_shrinkage, len(self.user), len(self.item), rounds=5
                 )
                 guess = np.clip(mean + user[valid.users] + item[valid.items], 1, levels)
                 error = float(np.square(guess - valid.ratings).mean())

@@ -381,7 +381,8 @@ class WayOfSeeing:
 
 
 def joined(first: Pairs, second: Pairs) -> Pairs:
-    """Pairs one after the other."""
+    """Pairs one after the other, each once."""
+    second = Pairs(*(getattr(second, f.name)[~np.isin(second.records, first.records)] for f in fields(Pairs)))
     columns = [np.concatenate([getattr(first, f.name), getattr(second, f.name)]) for f in fields(Pairs)]
     return Pairs(*columns)
 

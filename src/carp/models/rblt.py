@@ -77,6 +77,9 @@ class Rblt(Mf):
             self.user_bias.copy_(torch.from_numpy(user))
             self.item_bias.copy_(torch.from_numpy(item))
 
+    def chosen_settings(self) -> dict[str, Any]:
+        return {"topic_weight": float(self.meeting_weight) ** 0.5}
+
     def find_topics(self, data: TrainingData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """θ_u and θ_i; somebody without words has the same share of every topic."""
         from sklearn.decomposition import LatentDirichletAllocation

@@ -136,6 +136,9 @@ class Ridge(RatingModel):
         parts = side.parts(rows, terms, len(words))
         return spread_over_words(parts, words.shape, (rows, terms, places), self.sizes.words)
 
+    def chosen_settings(self) -> dict[str, Any]:
+        return {"penalty": float(self.penalty)}
+
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
         self.biases.fit(data.train, data.valid, self.sizes.levels)

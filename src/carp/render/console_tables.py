@@ -224,7 +224,7 @@ def predictions_csv(file: PairFile, found: Predictions, titles: Sequence[str | N
 def recommendations_csv(
     everybody: Iterable[tuple[str, Sequence[Recommendation]]], *, titles: bool = False
 ) -> Iterator[str]:
-    """What each person would rate highest, one piece of the file a person; an unknown average is left empty."""
+    """What each person is recommended, one piece of the file a person; an unknown average is left empty."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow([*RANKED, TITLE] if titles else RANKED)

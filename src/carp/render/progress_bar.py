@@ -38,10 +38,11 @@ class Bar:
         self.progress.advance(self.task)
 
     def epoch_ends(self, record: dict[str, Any]) -> None:
-        loss, error = record["loss"], record["valid_mse"]
-        mark = "  best so far" if record["best"] else ""
-        self.last = f" (before: loss {loss:.4f}, validation {error:.4f})"
-        words = f"epoch {record['epoch']:3d}   loss {loss:.4f}   validation MSE {error:.4f}"
+        loss, error = record["loss"], record.get("valid_mse")  # none where no pair is held out
+        mark = "  best so far" if record.get("best") else ""
+        judged = ("", "") if error is None else (f", validation {error:.4f}", f"   validation MSE {error:.4f}")
+        self.last = f" (before: loss {loss:.4f}{judged[0]})"
+        words = f"epoch {record['epoch']:3d}   loss {loss:.4f}{judged[1]}"
         self.console.print(f"{words}   {record['seconds']:.1f} s{mark}", highlight=False, soft_wrap=True)
 
     def close(self) -> None:

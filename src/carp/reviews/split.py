@@ -1,4 +1,5 @@
-"""Which records are for training, validation and test: by the paper's rule with a seed, or by the user's own split."""
+"""Which records are for training, validation and test: by the paper's rule with a seed, by the user's own split, or by
+time."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
+from carp.reviews.split_by_time import TimeRule
 from carp.reviews.split_parts import SPLIT_NAMES, TEST, TRAIN, VALID
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ class Split:
 
     part: NDArray[np.int8]  # [N], TRAIN, VALID or TEST
     origin: str  # "80:20, seed 0" or where the user's own split came from
+
+    def all_in_training(self) -> Split:
+        """The same records, none held out: to fit for use, after everything is chosen."""
+        return Split(np.zeros_like(self.part), f"all reviews, none held out (chosen on {self.origin})")
 
     def records(self, part: int) -> NDArray[np.int64]:
         return np.flatnonzero(self.part == part)
@@ -43,10 +49,12 @@ class Split:
         return self.records(TEST)
 
 
-def split_corpus(corpus: Corpus, *, seed: int = 0, own: Path | Sequence[SplitRow] | None = None) -> Split:
+def split_corpus(corpus: Corpus, *, seed: int = 0, own: Path | Sequence[SplitRow] | TimeRule | None = None) -> Split:
     """The split to use: the user's own, or the column of the corpus, or the paper's rule with this seed."""
     if isinstance(own, Path):
         return split_from_file(corpus, own)
+    if isinstance(own, TimeRule):
+        return checked(Split(*own.parts(corpus.user, corpus.time)))
     if own is not None:
         rows = ((f"row {number}", row) for number, row in enumerate(own))
         return split_from_rows(corpus, rows, "the split that was given")

@@ -129,7 +129,7 @@ def _rate(app: FastAPI, engine: Engine) -> None:
 
     @app.get(
         "/api/recommend",
-        summary="The things a person would rate highest, with a reason each",
+        summary="Things that suit a person, with a reason each",
         response_model=answers.RecommendAnswer,
     )
     async def recommend(query: Annotated[RecommendQuery, Query()]) -> Response:

@@ -29,6 +29,7 @@ from carp.storage import (
 
 CHECKPOINT = "checkpoint.json"
 LOG = "log.jsonl"
+ALL_REVIEWS = "all-reviews"  # folder inside: the second fit, on the reviews of all parts
 
 
 @dataclass

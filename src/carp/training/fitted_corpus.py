@@ -84,7 +84,9 @@ class FittedCorpus:
         return items[starts[user] : starts[user + 1]]
 
     def pairs(self, part: int) -> Pairs:
-        records = np.flatnonzero(self.part == part)
+        return self.pairs_of(np.flatnonzero(self.part == part))
+
+    def pairs_of(self, records: NDArray[np.int64]) -> Pairs:
         return Pairs(
             self.user[records].astype(np.int64),
             self.item[records].astype(np.int64),

@@ -61,7 +61,7 @@ class Watcher(Protocol):
     """Sees training go on: a progress bar, a test.
 
     No loss comes with a batch: reading it would make a GPU wait. An epoch ends with its record, as in the log, and
-    with `best`, whether its validation error is the lowest so far.
+    with `best`, whether its validation error is the lowest so far; where no pair is held out, there is neither.
     """
 
     def epoch_begins(self, epoch: int, batches: int) -> None: ...
@@ -144,11 +144,13 @@ def train(
     identity: str = "",
     resume: bool = False,
     watcher: Watcher | None = None,
+    exactly: int | None = None,
 ) -> TrainingState:
     """Fit a model whose tables are made; on return it holds the weights of the best validation epoch.
 
     With a `folder`, a checkpoint and the log are written there after every epoch. `identity` names what is being
-    trained on what; a checkpoint with another identity is refused.
+    trained on what; a checkpoint with another identity is refused. With `exactly` so many epochs, validation is not
+    looked at, and the last epoch is kept.
     """
     device = device or choose_device()
     watcher = watcher or Silent()
@@ -166,86 +168,100 @@ def train(
             if checkpoint is not None:
                 checkpoint.save(model, best, optimizer, progress)
         if optimizer is not None:
-            best = _epochs(model, data, settings, optimizer, progress, best, seed, device, checkpoint, watcher)
+            run = _Run(model, data, settings, optimizer, seed, device, checkpoint, watcher, exactly)
+            best = run.epochs(progress, best)
             model.load_state_dict(best)
     model.eval()
     return progress
 
 
-def _epochs(
-    model: RatingModel,
-    data: TrainingData,
-    settings: TrainingSettings,
-    optimizer: torch.optim.Optimizer,
-    progress: TrainingState,
-    best: dict[str, Tensor],
-    seed: int,
-    device: torch.device,
-    checkpoint: Checkpoint | None,
-    watcher: Watcher,
-) -> dict[str, Tensor]:
-    fast = trainer_for(model, data, settings, device, optimizer)
-    kept = None if checkpoint is None else str(checkpoint.folder)
-    try:
-        while not progress.finished(settings.epochs, settings.patience):
-            record = _one_epoch(model, data, settings, optimizer, fast, seed, progress.epoch + 1, device, watcher, kept)
-            progress.epoch += 1
-            progress.history.append(record)
-            if record["valid_mse"] < progress.best_error:
-                progress.best_epoch, progress.best_error = progress.epoch, record["valid_mse"]
-                best = copy_of(model)
-            if checkpoint is not None:
-                checkpoint.save(model, best, optimizer, progress)
-            watcher.epoch_ends({**record, "best": progress.best_epoch == progress.epoch})
-    except KeyboardInterrupt:
-        if checkpoint is None:
-            raise
-        raise Stopped(
-            f"training was interrupted after {progress.epoch} whole epoch{'s' * (progress.epoch != 1)}; "
-            "a checkpoint is kept",
-            where=str(checkpoint.folder),
-            fix="run the same command with --resume to go on",
-        ) from None
-    return best
+@dataclass(frozen=True)
+class _Run:
+    """What stays the same from one epoch to the next."""
 
+    model: RatingModel
+    data: TrainingData
+    settings: TrainingSettings
+    optimizer: torch.optim.Optimizer
+    seed: int
+    device: torch.device
+    checkpoint: Checkpoint | None
+    watcher: Watcher
+    exactly: int | None
 
-def _one_epoch(
-    model: RatingModel,
-    data: TrainingData,
-    settings: TrainingSettings,
-    optimizer: torch.optim.Optimizer,
-    fast: Trainer | None,
-    seed: int,
-    epoch: int,
-    device: torch.device,
-    watcher: Watcher,
-    kept: str | None,
-) -> dict[str, Any]:
-    count = math.ceil(len(data.train) / settings.batch_size)
-    watcher.epoch_begins(epoch, count)
-    torch.manual_seed(int(np.random.default_rng([seed, epoch, 1]).integers(2**62)))  # dropout of this epoch
-    began = time.monotonic()
-    model.train()
-    for group in optimizer.param_groups:
-        group["lr"] = settings.rate(epoch)
+    def epochs(self, progress: TrainingState, best: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Train from where progress stands; the weights to keep."""
+        fast = trainer_for(self.model, self.data, self.settings, self.device, self.optimizer)
+        try:
+            while not self._finished(progress):
+                record = self._one_epoch(fast, progress.epoch + 1)
+                progress.epoch += 1
+                progress.history.append(record)
+                if self._is_best(record, progress):
+                    best = copy_of(self.model)
+                if self.checkpoint is not None:
+                    self.checkpoint.save(self.model, best, self.optimizer, progress)
+                chosen = {} if self.exactly is not None else {"best": progress.best_epoch == progress.epoch}
+                self.watcher.epoch_ends({**record, **chosen})
+        except KeyboardInterrupt:
+            if self.checkpoint is None:
+                raise
+            raise Stopped(
+                f"training was interrupted after {progress.epoch} whole epoch{'s' * (progress.epoch != 1)}; "
+                "a checkpoint is kept",
+                where=str(self.checkpoint.folder),
+                fix="run the same command with --resume to go on",
+            ) from None
+        return best
 
-    def batches() -> Iterator[Batch]:
-        for batch in data.training_batches(settings.batch_size, seed, epoch, model.needs):
-            faulty.begun += 1
-            yield batch.to(device)
-            watcher.batch_done()
+    def _finished(self, progress: TrainingState) -> bool:
+        if self.exactly is not None:
+            return progress.epoch >= self.exactly
+        return progress.finished(self.settings.epochs, self.settings.patience)
 
-    faulty = FaultyBatch(optimizer)
-    try:
-        loss = model.train_epoch(batches(), optimizer) if fast is None else fast.epoch(seed, epoch, watcher)
-    except FloatingPointError as fault:
-        raise diverged("the loss is no number", epoch, int(fault.args[0]), count, kept) from None
-    finally:
-        batch_of_fault = faulty.end()
-    trained = time.monotonic()
-    check_epoch(model, {"loss": loss}, epoch, batch_of_fault, count, kept)
-    guess = predict_pairs(model, data, data.valid, device)
-    error = float(np.square(guess - data.valid.ratings, dtype=np.float64).mean())
-    check_epoch(model, {"validation error": error}, epoch, count, count, kept)
-    seconds = {"seconds": round(trained - began, 3), "valid_seconds": round(time.monotonic() - trained, 3)}
-    return {"epoch": epoch, "loss": loss, "valid_mse": error, **seconds}
+    def _is_best(self, record: dict[str, Any], progress: TrainingState) -> bool:
+        """Whether the epoch that just ended is the one to keep so far; noted in the progress."""
+        if self.exactly is not None:
+            progress.best_epoch = progress.epoch
+            return True
+        if record["valid_mse"] < progress.best_error:
+            progress.best_epoch, progress.best_error = progress.epoch, record["valid_mse"]
+            return True
+        return False
+
+    def _one_epoch(self, fast: Trainer | None, epoch: int) -> dict[str, Any]:
+        model, settings, watcher = self.model, self.settings, self.watcher
+        count = math.ceil(len(self.data.train) / settings.batch_size)
+        kept = None if self.checkpoint is None else str(self.checkpoint.folder)
+        watcher.epoch_begins(epoch, count)
+        torch.manual_seed(int(np.random.default_rng([self.seed, epoch, 1]).integers(2**62)))  # dropout of this epoch
+        began = time.monotonic()
+        model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.rate(epoch)
+
+        def batches() -> Iterator[Batch]:
+            for batch in self.data.training_batches(settings.batch_size, self.seed, epoch, model.needs):
+                faulty.begun += 1
+                yield batch.to(self.device)
+                watcher.batch_done()
+
+        faulty = FaultyBatch(self.optimizer)
+        try:
+            loss = (
+                model.train_epoch(batches(), self.optimizer) if fast is None else fast.epoch(self.seed, epoch, watcher)
+            )
+        except FloatingPointError as fault:
+            raise diverged("the loss is no number", epoch, int(fault.args[0]), count, kept) from None
+        finally:
+            batch_of_fault = faulty.end()
+        trained = time.monotonic()
+        check_epoch(model, {"loss": loss}, epoch, batch_of_fault, count, kept)
+        record = {"epoch": epoch, "loss": loss}
+        if self.exactly is None:
+            guess = predict_pairs(model, self.data, self.data.valid, self.device)
+            error = float(np.square(guess - self.data.valid.ratings, dtype=np.float64).mean())
+            check_epoch(model, {"validation error": error}, epoch, count, count, kept)
+            record["valid_mse"] = error
+        seconds = {"seconds": round(trained - began, 3), "valid_seconds": round(time.monotonic() - trained, 3)}
+        return {**record, **seconds}
