@@ -16,6 +16,7 @@ from carp.explain.explanation import Explanation, Mark, Sentiment, Side
 class PairRating(BaseModel):
     user: str
     item: str
+    title: str | None
     rating: float
     note: str | None = Field(description="what the reader must know: an unknown person or thing")
 
@@ -26,12 +27,14 @@ class PredictAnswer(BaseModel):
 
 class ItemRating(BaseModel):
     item: str
+    title: str | None
     rating: float
     note: str | None
 
 
 class RecommendedItem(BaseModel):
     item: str
+    title: str | None
     rating: float
     item_mean: float | None
     reason: str
@@ -44,6 +47,7 @@ class RecommendAnswer(BaseModel):
 
 class FoundId(BaseModel):
     id: str
+    title: str | None
     reviews: int
     mean: float | None
     snippet: str
@@ -81,6 +85,7 @@ class NewcomerAnswer(BaseModel):
 
 class ComparedItem(BaseModel):
     item: str
+    title: str | None
     rating: float
     item_mean: float | None
     explanation: ExplainAnswer | None  # type: ignore[valid-type]
@@ -118,6 +123,7 @@ class OpinionShown(BaseModel):
 
 class ThingAnswer(BaseModel):
     item: str
+    title: str | None
     reviews: int
     mean: float | None
     rating_range: tuple[float, float]
@@ -134,6 +140,7 @@ class SummarySentenceShown(BaseModel):
     marks: list[Mark]
     user: str | None
     item: str | None
+    title: str | None
     rating: float | None
     weight: float | None
     aspect: int
@@ -143,6 +150,7 @@ class SummarySentenceShown(BaseModel):
 class SummaryAnswer(BaseModel):
     user: str
     item: str
+    title: str | None
     sentences: list[SummarySentenceShown]
     notes: list[str]
 
