@@ -136,6 +136,7 @@ class Explainer:
         """What the model said of a pair, with what is known of the pair without a model."""
         corpus = self.corpus
         mean = corpus.item_means[question.item]
+        low, high = self._interval(question, rating)
         return Explanation(
             user=corpus.users[question.user] if question.user >= 0 else None,
             item=corpus.items[question.item],
@@ -146,8 +147,19 @@ class Explainer:
             notes=_notes(question, trained=question.trained_on(corpus)),
             model=self.fitted.name,
             title=corpus.title(question.item),
+            low=low,
+            high=high,
             **{field.name: getattr(reasons, field.name) for field in fields(Reasons)},
         )
+
+    def _interval(self, question: Question, rating: float) -> tuple[float | None, float | None]:
+        """Where nine ratings of ten lie, on the scale of the data."""
+        margin = float(self.fitted.margins(np.array([question.user]), np.array([question.item]))[0])
+        if np.isnan(margin):
+            return None, None
+        stars = float(np.clip(rating, 1, self.corpus.levels))
+        ends = np.clip([stars - margin, stars + margin], 1, self.corpus.levels).tolist()
+        return self.corpus.own_rating(ends[0]), self.corpus.own_rating(ends[1])
 
     def own_ratings(self, questions: Sequence[Question]) -> Tensor | None:
         """The ratings of pairs that were trained on, to be left out again; None of pairs that were not."""

@@ -120,6 +120,8 @@ class Explanation:
     aspects: tuple[Side, ...] = ()  # all sides of the thing
     meaning: str = ""  # of being listened to, in a model without capsules
     title: str | None = None  # of the item, if it is known
+    low: float | None = None  # nine ratings of ten lie between low and high, where that is known
+    high: float | None = None
 
     @property
     def prevailing(self) -> Sentiment | None:

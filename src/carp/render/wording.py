@@ -161,7 +161,12 @@ def facts(explanation: Explanation) -> list[Fact]:
     else:
         moved = ("the texts move it", "up", "down")
     return [
-        Fact("predicted", "predicted", rating, f"on a scale {scale_words(explanation.rating_range)}"),
+        Fact(
+            "predicted",
+            "predicted",
+            rating,
+            f"on a scale {scale_words(explanation.rating_range)}{interval(explanation)}",
+        ),
         Fact(
             "actual", "actual", target.rating, _compared("the prediction is", rating - target.rating, "above", "below")
         )
@@ -177,6 +182,13 @@ def facts(explanation: Explanation) -> list[Fact]:
             "of all training ratings of the thing" if mean is not None else "no training rating of the thing",
         ),
     ]
+
+
+def interval(explanation: Explanation) -> str:
+    """Where nine ratings of ten lie, as the end of a sentence; nothing where that is unknown."""
+    if explanation.low is None or explanation.high is None:
+        return ""
+    return f"; nine of ten lie between {number(explanation.low, 1)} and {number(explanation.high, 1)}"
 
 
 def _compared(start: str, difference: float, up: str, down: str) -> str:

@@ -105,10 +105,11 @@ class AnswerService:
 
     def predict(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
         found = self.recommender.predict(pairs)
-        rows = zip(pairs, found, found.notes, strict=True)
+        rows = zip(pairs, found, *found.intervals(), found.notes, strict=True)
         return [
-            {"user": user, "item": item, "title": self.recommender.title(item), "rating": rating, "note": note}
-            for (user, item), rating, note in rows
+            {"user": user, "item": item, "title": self.recommender.title(item), "rating": rating}
+            | {"low": low, "high": high, "note": note}
+            for (user, item), rating, low, high, note in rows
         ]
 
     def recommend(self, user: str, n: int) -> dict[str, Any]:
@@ -215,11 +216,12 @@ class AnswerService:
             self._refuse_silent()
             reason = explanation_fields(self.recommender.explain_for(reviews, explain))
         rated = self.recommender.predict_for(reviews, items or [])
-        rows = zip(items or [], rated, rated.notes, strict=True)
+        rows = zip(items or [], rated, *rated.intervals(), rated.notes, strict=True)
         return {
             "predictions": [
-                {"item": item, "title": self.recommender.title(item), "rating": rating, "note": note}
-                for item, rating, note in rows
+                {"item": item, "title": self.recommender.title(item), "rating": rating}
+                | {"low": low, "high": high, "note": note}
+                for item, rating, low, high, note in rows
             ],
             "explanation": reason,
             "recommendations": self._recommend_for(reviews, n),

@@ -18,6 +18,8 @@ class PairRating(BaseModel):
     item: str
     title: str | None
     rating: float
+    low: float | None = Field(description="nine ratings of ten lie between low and high, where that is known")
+    high: float | None
     note: str | None = Field(description="what the reader must know: an unknown person or thing")
 
 
@@ -29,6 +31,8 @@ class ItemRating(BaseModel):
     item: str
     title: str | None
     rating: float
+    low: float | None = Field(description="nine ratings of ten lie between low and high, where that is known")
+    high: float | None
     note: str | None
 
 

@@ -56,13 +56,16 @@ export function ratingBlock(explanation, range) {
         icon("predicted"),
         "predicted, ",
         known(explanation.item_mean) ? h("strong", null, againstAverage(explanation)) : "no average to hold it against",
-        h("span", { class: "soft" }, ` on a scale from ${plain(low)} to ${plain(high)}`),
+        h("span", { class: "soft" }, ` on a scale from ${plain(low)} to ${plain(high)}${intervalWords(explanation)}`),
       ),
     ),
     scale([{ kind: "predicted", value: explanation.rating }, ...facts], range),
     facts.length > 0 && h("dl", { class: "facts" }, facts.map(factRow)),
   );
 }
+
+const intervalWords = ({ low, high }) =>
+  known(low) && known(high) ? `; nine ratings of ten lie between ${number(low, 1)} and ${number(high, 1)}` : "";
 
 export const againstAverage = ({ rating, item_mean: average }) => against(rating - average, "its average");
 
