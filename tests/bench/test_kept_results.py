@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import ttest_1samp, ttest_rel, wilcoxon
 
 import faithfulness_tables
+import ranking_tables
 from carp.bench.report import Section, make_report, report_markdown
 from carp.bench.results_folder import BENCH, read_results
 from carp.bench.study import NAMED
@@ -83,6 +84,31 @@ def test_the_tables_on_true_explanations_are_those_of_the_results():
     found = faithfulness_tables.read(RESULTS / "faithfulness.jsonl")
     assert page == faithfulness_tables.page_with(page, found)
     assert "| Musical Instruments | CARP, calibrated | 3 |" in page
+
+
+def test_the_tables_of_recommendations_are_those_of_the_results():
+    page = (ROOT / "docs" / "explanation" / "recommendations.md").read_text("utf-8")
+    assert page == ranking_tables.page_with(page, ranking_tables.read(RESULTS / "ranking.jsonl"))
+
+
+@pytest.mark.parametrize("corpus", ranking_tables.CORPORA)
+def test_lists_by_taste_hold_a_third_of_the_catalogue_and_no_less_of_what_is_liked_than_any_by_rating(corpus):
+    found = ranking_tables.means(ranking_tables.read(RESULTS / "ranking.jsonl"), corpus)
+    ours = found["meeting, by taste"]
+    by_rating = [one["ndcg"] for system, one in found.items() if system.endswith("by rating")]
+    assert len(by_rating) == 5
+    assert ours["ndcg"] > max(by_rating)
+    assert ours["coverage"] >= 0.3
+    assert ours["splits"] == len(SPLITS)
+
+
+def test_the_errors_by_time_that_are_told_are_those_measured():
+    measured = [line for line in _lines("by-time.jsonl") if "error" not in line]
+    told = [row for row in _page().splitlines() if re.match(r"\| [a-z-]+ \| time", row)]
+    assert len(told) == len(measured) > 0
+    for row, line in zip(told, measured, strict=True):
+        found = f"{line['test_pairs']:,} | {line['rows'][line['model']]['mse']:.4f} | {line['ratio_to_bias']:.3f}"
+        assert row == f"| {line['corpus']} | {line['rule']} | {line['model']} | {found} |"
 
 
 def test_the_gpus_figures_told_are_those_measured():

@@ -58,7 +58,7 @@ class AnswerService:
         for register in (self.users, self.items):
             register.warm()
             register.texts.warm()
-        _ = self.corpus.record_of_pair, self.corpus.item_means
+        _ = self.corpus.record_of_pair, self.corpus.item_means, self.recommender.advisor.taste
         if self.model.separates:
             _ = self.fitted.sides
 

@@ -1,4 +1,4 @@
-// What this person would rate highest, with a reason each.
+// What would suit this person, with a reason each.
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
@@ -27,7 +27,7 @@ export const offers = {
     return {
       said: `${recommendations.length} recommendations for ${state.user}.`,
       nodes: [
-        h("p", { class: "soft lead" }, "Things they have not reviewed, best predicted rating first."),
+        h("p", { class: "soft lead" }, "Things they have not reviewed, those that suit them best first."),
         offerList(recommendations, about.rating_range, (item) => linkTo("why", { user: state.user, item }), state.user),
         recommendations.length > 1 &&
           jumps([
