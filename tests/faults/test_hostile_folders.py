@@ -152,6 +152,8 @@ FACTS = [
     (lambda f: f["data"].update(fingerprint=None), "no fingerprint"),
     (lambda f: f.update(degree_scale=[1.0]), "degree_scale should be 2 numbers"),
     (lambda f: f.update(degree_scale=[1.0, True]), "degree_scale holds what is no number"),
+    (lambda f: f.update(margin={}), "margin holds what is no number"),
+    (lambda f: f.update(margin=-1.0), "margin is below 0"),
     (lambda f: f["scale"].update(low=1e300), "the scale holds what is no number"),
 ]
 

@@ -54,6 +54,9 @@ def check_facts(facts: Mapping[str, Any]) -> None:
     need(isinstance(facts["data"]["fingerprint"], str), "the corpus has no fingerprint")
     _check_numbers("degree_scale", facts["degree_scale"], 2)
     _check_numbers("the scale", [facts["scale"]["low"], facts["scale"]["high"]], 2)
+    if facts.get("margin") is not None:
+        _check_numbers("margin", [facts["margin"]], 1)
+        need(facts["margin"] >= 0, "margin is below 0")
 
 
 def _check_numbers(name: str, values: Any, count: int) -> None:
