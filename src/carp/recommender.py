@@ -449,6 +449,7 @@ class Recommender:
         diversity: float | None = None,
         among: Iterable[Id] | None = None,
         min_reviews: int = 0,
+        category: str | None = None,
         include_known: bool = False,
     ) -> Recommendations:
         """Things for a person.
@@ -462,12 +463,13 @@ class Recommender:
                 up, and the less alike are the lists of two people. 0.3 unless given.
             among: Choose from these things alone.
             min_reviews: Leave out things with fewer training reviews.
+            category: Choose from the things of this category alone.
             include_known: Whether things may be among them that this person rated already.
 
         Returns:
             The recommendations, best first; fewer than n where there are no more.
         """
-        wish = self._wish(n, by, diversity, among, min_reviews)
+        wish = self._wish(n, by, diversity, among, min_reviews, category)
         name = as_id(user, "user")
         number = self.fitted_corpus.users.index().get(name, STRANGER)
         if number < 0:
@@ -488,6 +490,7 @@ class Recommender:
         diversity: float | None = None,
         among: Iterable[Id] | None = None,
         min_reviews: int = 0,
+        category: str | None = None,
     ) -> Iterator[tuple[str, list[Recommendation]]]:
         """The recommendations of everybody, one person after the other and in bounded memory.
 
@@ -498,17 +501,24 @@ class Recommender:
             diversity: As for `recommend`.
             among: Choose from these things alone.
             min_reviews: Leave out things with fewer training reviews.
+            category: Choose from the things of this category alone.
 
         Returns:
             Pairs of a user and that user's recommendations.
         """
-        wish = self._wish(n, by, diversity, among, min_reviews)
+        wish = self._wish(n, by, diversity, among, min_reviews, category)
         names = self.fitted_corpus.users
         numbers = range(len(names)) if users is None else [self.number_of("user", user) for user in users]
         return ((names[number], found) for number, found in self.advisor.ranked(numbers, wish))
 
     def recommend_for(
-        self, reviews: str | Sequence[str], n: int = 10, *, among: Iterable[Id] | None = None, min_reviews: int = 0
+        self,
+        reviews: str | Sequence[str],
+        n: int = 10,
+        *,
+        among: Iterable[Id] | None = None,
+        min_reviews: int = 0,
+        category: str | None = None,
     ) -> Recommendations:
         """The things somebody would rate highest who is known only by reviews.
 
@@ -517,11 +527,12 @@ class Recommender:
             n: How many.
             among: Choose from these things alone.
             min_reviews: Leave out things with fewer training reviews.
+            category: Choose from the things of this category alone.
 
         Returns:
             The recommendations, best first.
         """
-        wish = self._wish(n, "rating", None, among, min_reviews)
+        wish = self._wish(n, "rating", None, among, min_reviews, category)
         items = np.arange(len(self.fitted_corpus.items))
         stars = self.fitted_model.rate_newcomer(self.newcomer(reviews), items)
         return Recommendations(self.advisor.of_stars(stars, wish))
@@ -531,9 +542,17 @@ class Recommender:
         """Recommends by the fitted model, to people known by their numbers."""
         return Advisor(self.fitted_model, self._likeness)
 
-    def _wish(self, n: int, by: Order, diversity: float | None, among: Iterable[Id] | None, min_reviews: int) -> Wish:
+    def _wish(
+        self,
+        n: int,
+        by: Order,
+        diversity: float | None,
+        among: Iterable[Id] | None,
+        min_reviews: int,
+        category: str | None,
+    ) -> Wish:
         named = None if among is None else np.array([self.number_of("item", item) for item in among], dtype=np.int64)
-        return Wish(n, by, diversity, allowed_things(self.fitted_corpus, named, min_reviews))
+        return Wish(n, by, diversity, allowed_things(self.fitted_corpus, named, min_reviews, category))
 
     # ---- explaining
 

@@ -28,7 +28,9 @@ from carp.cli.entry import main
 from carp.errors import CarpError, DamagedError, UsageError
 from carp.models import REGISTRY, Entry
 from carp.models.carp import NEGATIVE, POSITIVE
+from carp.reviews.corpora.item_texts import ItemTexts
 from carp.reviews.corpora.worker_processes import WorkerDied
+from carp.reviews.sources.item_records import ItemText
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
@@ -145,6 +147,21 @@ def test_a_corpus_with_its_own_split_is_repeated_over_seeds(corpus, tmp_path):
     dataclasses.replace(loaded, split=parts.astype(np.int8)).save(tmp_path / "own")
     cells = grid(tmp_path / "own", "mean", seeds=3).cells()
     assert [(cell.split_seed, cell.seed) for cell in cells] == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_names_of_things_make_another_cell_for_models_that_read_them(corpus, tmp_path):
+    loaded = load_corpus(corpus)
+    texts = ItemTexts.of([ItemText(f"Amp {number % 7}") for number in range(len(loaded.items))])
+    named = dataclasses.replace(loaded, item_texts=texts)
+    (folder := tmp_path / "named" / "musical-instruments").parent.mkdir()
+    named.save(folder)
+    save_slim(named, slim := tmp_path / "musical-instruments.npz")
+
+    def identity(path, model):
+        return grid(path, model, seeds=1).cells()[0].identity
+
+    assert identity(folder, "bias") == identity(corpus, "bias")
+    assert identity(folder, "meeting") == identity(slim, "meeting") != identity(corpus, "meeting")
 
 
 def test_a_slim_copy_gives_the_same_cell_where_little_is_installed(corpus, tmp_path, measured):

@@ -44,7 +44,7 @@ def test_the_registry_leads_to_a_model_with_a_frozen_configuration(name):
     kind = model_class(name)
     assert issubclass(kind, RatingModel)
     assert model_entry(name).summary
-    assert kind.needs <= {"ids", "documents", "reviews", "target_review"}
+    assert kind.needs <= {"ids", "documents", "names", "reviews", "target_review"}
     config = make_config(kind, model_entry(name).settings)
     assert dataclasses.is_dataclass(config)
     with pytest.raises(dataclasses.FrozenInstanceError):

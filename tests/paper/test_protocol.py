@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from typing import Any
 
@@ -249,6 +250,7 @@ def test_biases_solve_the_penalised_normal_equations(seed, for_users, for_items)
 
 def test_shrinkages_are_those_with_the_least_validation_error():
     train, valid = pairs_of(1), pairs_of(2, share=0.3)
+    valid = dataclasses.replace(valid, records=valid.records + len(train))
     biases = TunedBiases(Sizes(12, 9, 1))
     biases.fit(train, valid, 5)
 

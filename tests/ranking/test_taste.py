@@ -13,6 +13,8 @@ from carp.cli import entry as cli
 from carp.errors import UnknownIdError, UsageError
 from carp.explain.similar_things import TextLikeness
 from carp.ranking.taste import RATING_WEIGHT, TEXT_WEIGHT, USUAL_DIVERSITY, Taste
+from carp.reviews.corpora.item_texts import ItemTexts
+from carp.reviews.sources.item_records import ItemText
 from carp.reviews.split_parts import TRAIN
 
 SHOP = {"people": 30, "things": 14, "reviews_per_person": 6}
@@ -126,6 +128,21 @@ def test_things_with_few_reviews_are_left_out(recommender, by):
     assert recommender.recommend("person-001", by=by, min_reviews=10**6) == []
 
 
+def test_things_of_a_category_are_chosen_whatever_the_case_of_its_letters(saved):
+    corpus = carp.build_corpus(carp.read_reviews(carp.make_shop(seed=1, **SHOP).frame()), min_reviews=1)
+    kinds = {name: "Odd" if int(name[-3:]) % 2 else "Even" for name in corpus.items}
+    texts = ItemTexts.of([ItemText(name, ("All", kind)) for name, kind in kinds.items()])
+    recommender = carp.Recommender("ridge", device="cpu").fit(replace(corpus, item_texts=texts), progress=False)
+    for by in ("taste", "rating"):
+        found = [one.item for one in recommender.recommend("person-001", 14, by=by, category="even")]
+        assert found
+        assert {kinds[name] for name in found} == {"Even"}
+    assert len(recommender.recommend_for("It is light.", 20, category="ALL")) == len(corpus.items)
+    with pytest.raises(UsageError, match="category 'Evn'") as refused:
+        recommender.recommend("person-001", category="Evn")
+    assert "did you mean Even?" in str(refused.value)
+
+
 def test_known_things_are_among_them_where_they_may_be(recommender):
     for by in ("taste", "rating"):
         found = recommender.recommend("person-002", 14, by=by, include_known=True)
@@ -141,6 +158,7 @@ def test_known_things_are_among_them_where_they_may_be(recommender):
         ({"by": "price"}, "cannot be ordered by 'price'"),
         ({"min_reviews": -1}, "no thing has -1 reviews"),
         ({"n": 0}, "0 recommendations"),
+        ({"category": "Amps"}, "knows no categories"),
     ],
 )
 def test_what_cannot_be_wished_for_is_refused(recommender, wish, said):

@@ -27,6 +27,7 @@ import carp
 from carp.bench.datasets import load_corpus
 from carp.bench.pair_errors import PairErrors
 from carp.errors import CarpError
+from carp.models import model_class
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs, TrainingData
 from carp.models.predict import encode_documents, predict_pairs, score_blocks
@@ -58,11 +59,14 @@ class Cell:
     seed: int
     settings: dict[str, Any] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)  # trials, and the space
+    names: str = ""  # of the corpus
 
     @property
     def identity(self) -> str:
         """The same for the same measurement: settings that are defaults and the place of the corpus do not matter."""
         known = [self.fingerprint, self.model, self.split_seed, self.seed, changed(self.model, self.settings)]
+        if self.names and "names" in model_class(self.model).needs:
+            known.append(self.names)
         return hashlib.sha256(json.dumps([*known, self.search], sort_keys=True).encode()).hexdigest()[:20]
 
     def describe(self) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
@@ -28,6 +29,7 @@ class CorpusSource:
     name: str
     fingerprint: str
     own_split: bool
+    names: str = ""  # a mark of what the items are called, which the fingerprint leaves out; empty without names
 
 
 def save_slim(corpus: Corpus, file: Path) -> None:
@@ -93,13 +95,23 @@ def _nameless(count: int) -> StringColumn:
     return StringColumn(np.zeros(0, np.uint8), np.zeros(count + 1, np.int64))
 
 
+def _mark_of_names(corpus: Corpus) -> str:
+    """The same for the same words of the same items, also in a slim copy."""
+    names = corpus.item_names
+    if not len(names.tokens):
+        return ""
+    return hashlib.sha256(np.asarray(names.offsets).tobytes() + np.asarray(names.tokens).tobytes()).hexdigest()[:16]
+
+
 def find_sources(paths: list[Path]) -> list[CorpusSource]:
     """What each corpus is; the same one twice counts once, and one name for two is refused."""
     found: dict[str, CorpusSource] = {}
     for path in paths:
         corpus = load_corpus(path)
         name = path.resolve().name.removesuffix(SLIM)
-        source = CorpusSource(str(path.resolve()), name, corpus.fingerprint, corpus.split is not None)
+        source = CorpusSource(
+            str(path.resolve()), name, corpus.fingerprint, corpus.split is not None, _mark_of_names(corpus)
+        )
         if found.setdefault(name, source).fingerprint != source.fingerprint:
             raise UsageError(f"two different corpora are called {name!r}", where=str(path), fix="rename one of them")
     return list(found.values())

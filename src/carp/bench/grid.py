@@ -79,6 +79,7 @@ class Grid:
                 path=source.path,
                 corpus=source.name,
                 fingerprint=source.fingerprint,
+                names=source.names,
                 model=system.model,
                 label=system.label,
                 split_seed=0 if source.own_split else number,

@@ -99,6 +99,7 @@ def study_cells(study: Study, source: CorpusSource, model: str, seeds: int, sett
             path=source.path,
             corpus=source.name,
             fingerprint=source.fingerprint,
+            names=source.names,
             model=model,
             label=f"{model}: {study.name} = {label}",
             split_seed=0 if source.own_split else number,

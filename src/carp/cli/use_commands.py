@@ -147,6 +147,7 @@ def recommend(
         Path | None, typer.Option(metavar="FILE", help="Choose from these things alone: a file with one item a line.")
     ] = None,
     min_reviews: Annotated[int, typer.Option(min=0, help="Leave out things with fewer training reviews.")] = 0,
+    category: Annotated[str | None, typer.Option(help="Choose from the things of this category alone.")] = None,
     out: Annotated[Path | None, typer.Option(help="With --all: CSV file to write. Default: standard output.")] = None,
     titles: Titles = False,
     reviews: Newcomer = None,
@@ -157,7 +158,7 @@ def recommend(
     if (user is None) != everybody:
         what = "no user was given" if user is None else "both --all and a user were given"
         raise UsageError(what, where="carp recommend", fix="give either a user or --all")
-    wish: dict[str, Any] = {"by": by, "diversity": diversity, "min_reviews": min_reviews}
+    wish: dict[str, Any] = {"by": by, "diversity": diversity, "min_reviews": min_reviews, "category": category}
     if user is None:
         if reviews is not None:
             raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
@@ -180,7 +181,7 @@ def _recommend_one(
     model: Path, user: str, number: int, wish: dict[str, Any], texts: list[str] | None, as_json: bool
 ) -> None:
     recommender = carp.load(model)
-    chosen = {name: wish[name] for name in ("among", "min_reviews")}
+    chosen = {name: wish[name] for name in ("among", "min_reviews", "category")}
     with naming(model):
         found = (
             recommender.recommend(user, number, **wish)

@@ -59,7 +59,7 @@ class RatingModel(nn.Module):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # `variant` → settings
     training_defaults: ClassVar[Mapping[str, Any]] = {}  # where the paper's differ from TrainingSettings'
     text_defaults: ClassVar[Mapping[str, Any]] = {}  # where the model's differ from TextSettings'
-    needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, reviews, target_review
+    needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, names, reviews, target_review
     separates: ClassVar[bool] = False
     learns: ClassVar[bool] = True  # False where `start` alone fits the model
     explained_by: ClassVar[str | None] = None  # one of carp.explain.explainer.EXPLAINERS; None: ratings without reasons

@@ -41,7 +41,7 @@ class Pairs:
 
     def apart_from(self, others: Pairs) -> Pairs:
         """The pairs whose records are not among those of the others; all of them where that would leave none."""
-        apart = ~np.isin(self.records, others.records)
+        apart = ~np.isin(self.records, others.records) | (self.records < 0)
         if apart.all() or not apart.any():
             return self
         return Pairs(self.users[apart], self.items[apart], self.ratings[apart], self.records[apart])

@@ -137,7 +137,7 @@ class Meeting(SizedByData, RatingModel):
     sized_by_data = ("bigrams",)
     Config = MeetingConfig
     text_defaults = WHOLE_DOCUMENTS
-    needs = frozenset({"ids", "documents"})
+    needs = frozenset({"ids", "documents", "names"})
     separates = True
     explained_by = "attention"
     learns = False

@@ -8,13 +8,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.errors import UsageError
+from carp.errors import UsageError, nearest
 from carp.ranking.best_first import check_number
 from carp.ranking.taste import USUAL_DIVERSITY
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_corpus import FittedCorpus
 
 Order = Literal["taste", "rating"]
+MOST_NAMED = 30  # categories, to somebody who asked for one that is not there
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +43,13 @@ class Wish:
         return USUAL_DIVERSITY if self.diversity is None else self.diversity
 
 
-def allowed_things(corpus: FittedCorpus, among: NDArray[np.int64] | None, min_reviews: int) -> NDArray[np.bool_] | None:
-    """The things to choose from: those that are named, with at least so many training reviews; None for all."""
+def allowed_things(
+    corpus: FittedCorpus, among: NDArray[np.int64] | None, min_reviews: int, category: str | None = None
+) -> NDArray[np.bool_] | None:
+    """The things to choose from: named, of a category, with at least so many training reviews; None for all."""
     if min_reviews < 0:
         raise UsageError(f"no thing has {min_reviews} reviews", where="min_reviews", fix="give 0 or more")
-    if among is None and not min_reviews:
+    if among is None and category is None and not min_reviews:
         return None
     count = np.bincount(corpus.item[corpus.part == TRAIN], minlength=len(corpus.items))
     allowed = count >= min_reviews
@@ -54,4 +57,18 @@ def allowed_things(corpus: FittedCorpus, among: NDArray[np.int64] | None, min_re
         named = np.zeros(len(allowed), bool)
         named[among] = True
         allowed &= named
-    return allowed
+    return allowed if category is None else allowed & _of_category(corpus, category)
+
+
+def _of_category(corpus: FittedCorpus, category: str) -> NDArray[np.bool_]:
+    """Things that have this among their categories, whatever the case of its letters."""
+    texts = corpus.item_texts
+    each = [[] if texts is None else texts.categories_of(item) for item in range(len(corpus.items))]
+    known = {name.casefold(): name for names in each for name in names}
+    if not known:
+        fix = "give a file with categories to carp prepare --items, and train again"
+        raise UsageError("the model knows no categories of things", where="category", fix=fix)
+    if category.casefold() not in known:
+        fix = nearest(category, known.values()) if len(known) <= MOST_NAMED else f"choose one of {len(known):,}"
+        raise UsageError(f"no thing is of the category {category!r}", where="category", fix=fix)
+    return np.array([category.casefold() in (name.casefold() for name in names) for names in each])
