@@ -8,13 +8,13 @@ stands between `<!-- NAME -->` and `<!-- /NAME -->` in the page becomes the tabl
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from tables_in_pages import print_or_write
 
 Line = dict[str, Any]
 CORPORA = {
@@ -191,32 +191,14 @@ TABLES: dict[str, Callable[[list[Group]], str]] = {
 }
 
 
-def page_with(page: str, found: list[Group]) -> str:
-    for name, make in TABLES.items():
-        marked = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
-        place = marked.search(page)
-        if place is None:
-            raise SystemExit(f"the page has no place for the table {name}: <!-- {name} --> and <!-- /{name} -->")
-        page = f"{page[: place.start()]}\n{make(found)}\n\n{page[place.end() :]}"
-    return page
-
-
 def read(path: Path) -> list[Group]:
     return groups(json.loads(line) for line in path.read_text().splitlines() if line.strip())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--write", type=Path)
-    given = parser.parse_args()
-    found = read(given.results)
-    if given.write:
-        given.write.write_text(page_with(given.write.read_text(), found))
-        return
-    for name, make in TABLES.items():
-        print(f"{name}\n\n{make(found)}\n")
+def tables_of(results: Path) -> dict[str, str]:
+    found = read(results)
+    return {name: make(found) for name, make in TABLES.items()}
 
 
 if __name__ == "__main__":
-    main()
+    print_or_write(__doc__, tables_of)

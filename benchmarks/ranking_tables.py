@@ -5,13 +5,13 @@ python benchmarks/ranking_tables.py results/ranking.jsonl [--write docs/explanat
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from tables_in_pages import print_or_write
 
 MEASURES = ("ndcg", "recall", "coverage", "likeness", "predicted")
 HEADINGS = ("ranking", "NDCG@10", "recall@10", "coverage", "likeness", "predicted", "splits")
@@ -47,28 +47,10 @@ def table(lines: Lines, corpus: str) -> str:
     return "\n".join(rows)
 
 
-def page_with(page: str, lines: Lines) -> str:
-    for corpus in CORPORA:
-        marked = re.compile(f"(?<=<!-- ranking {corpus} -->\n).*?(?=<!-- /ranking {corpus} -->)", re.DOTALL)
-        place = marked.search(page)
-        if place is None:
-            raise SystemExit(f"the page has no place for {corpus}: <!-- ranking {corpus} --> and the same with /")
-        page = f"{page[: place.start()]}\n{table(lines, corpus)}\n\n{page[place.end() :]}"
-    return page
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--write", type=Path)
-    given = parser.parse_args()
-    lines = read(given.results)
-    if given.write:
-        given.write.write_text(page_with(given.write.read_text("utf-8"), lines), encoding="utf-8")
-        return
-    for corpus in CORPORA:
-        print(f"{corpus}\n\n{table(lines, corpus)}\n")
+def tables_of(results: Path) -> dict[str, str]:
+    lines = read(results)
+    return {f"ranking {corpus}": table(lines, corpus) for corpus in CORPORA}
 
 
 if __name__ == "__main__":
-    main()
+    print_or_write(__doc__, tables_of)

@@ -19,6 +19,7 @@ from carp.bench.results_folder import BENCH, read_results
 from carp.bench.study import NAMED
 from carp.bench.study_findings import found_studies
 from carp.models import REGISTRY
+from tables_in_pages import page_with
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -81,14 +82,13 @@ def test_no_system_is_above_its_published_figure_on_musical_instruments(sections
 
 def test_the_tables_on_true_explanations_are_those_of_the_results():
     page = (ROOT / "docs" / "faithfulness.md").read_text()
-    found = faithfulness_tables.read(RESULTS / "faithfulness.jsonl")
-    assert page == faithfulness_tables.page_with(page, found)
+    assert page == page_with(page, faithfulness_tables.tables_of(RESULTS / "faithfulness.jsonl"))
     assert "| Musical Instruments | CARP, calibrated | 3 |" in page
 
 
 def test_the_tables_of_recommendations_are_those_of_the_results():
     page = (ROOT / "docs" / "explanation" / "recommendations.md").read_text("utf-8")
-    assert page == ranking_tables.page_with(page, ranking_tables.read(RESULTS / "ranking.jsonl"))
+    assert page == page_with(page, ranking_tables.tables_of(RESULTS / "ranking.jsonl"))
 
 
 @pytest.mark.parametrize("corpus", ranking_tables.CORPORA)

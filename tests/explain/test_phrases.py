@@ -8,13 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carp.explain.explanation import Mark, Sentence, Side
-from carp.explain.phrases import matching_marks, merged, phrase_book, phrase_weights, readable_sides
+from carp.explain.phrases import matching_marks, merged, phrase_book, phrase_weights, weightiest_sides
 from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.text.sentences import sentences
 from carp.reviews.text.tokens import tokenise
 
 FIRST = "Warm tone, really. The knobs feel cheap and loose! Shipping was fast."
 SECOND = "Ünder load it hums… but the tone stays warm."
+
+
+def sides_of(doc, attention, *, shown_sentences=2, **book):
+    return weightiest_sides(phrase_book(doc, attention, **book), shown_sentences=shown_sentences)
 
 
 def document(*texts, seen=None):
@@ -76,7 +80,7 @@ def test_phrase_weights_leave_the_attention_as_it_was():
 
 def test_phrases_are_the_words_of_the_window_as_written():
     doc = document(FIRST)
-    (side,) = readable_sides(doc, attention_on(doc, {"knobs": 1.0}), top_phrases=3)
+    (side,) = sides_of(doc, attention_on(doc, {"knobs": 1.0}), top_phrases=3)
     assert set(side.phrases) == {"The knobs", "The knobs feel", "knobs feel cheap"}
     assert all(phrase in FIRST for phrase in side.phrases)
 
@@ -84,7 +88,7 @@ def test_phrases_are_the_words_of_the_window_as_written():
 def test_the_best_phrases_come_first_and_five_are_named():
     doc = document(FIRST)
     weights = {"Warm": 0.05, "tone": 0.1, "feel": 0.3, "cheap": 0.4, "loose": 0.05}
-    (side,) = readable_sides(doc, attention_on(doc, weights))
+    (side,) = sides_of(doc, attention_on(doc, weights))
     assert len(side.phrases) == 5
     assert side.phrases[:2] == ("knobs feel cheap", "feel cheap and")
     assert side.index == 1
@@ -93,46 +97,46 @@ def test_the_best_phrases_come_first_and_five_are_named():
 def test_a_share_of_the_words_with_attention_gives_as_many_phrases_centred_on_them():
     doc = document(FIRST)
     weights = {"Warm": 0.1, "feel": 0.4, "loose": 0.3, "Shipping": 0.2}
-    (side,) = readable_sides(doc, attention_on(doc, weights), top_share=0.5)
+    (side,) = sides_of(doc, attention_on(doc, weights), top_share=0.5)
     assert side.phrases == ("knobs feel cheap", "and loose")
-    (side,) = readable_sides(doc, attention_on(doc, weights), top_share=0.01)
+    (side,) = sides_of(doc, attention_on(doc, weights), top_share=0.01)
     assert side.phrases == ("knobs feel cheap",), "one at least"
-    (side,) = readable_sides(doc, attention_on(doc, weights), top_share=1.0, top_phrases=3)
+    (side,) = sides_of(doc, attention_on(doc, weights), top_share=1.0, top_phrases=3)
     assert len(side.phrases) == 3
-    (side,) = readable_sides(doc, attention_on(doc, {}), top_share=0.5)
+    (side,) = sides_of(doc, attention_on(doc, {}), top_share=0.5)
     assert (side.phrases, side.sentences) == ((), ())
 
 
 def test_words_the_model_does_not_see_stand_inside_a_phrase_and_not_at_its_ends():
     doc = document(FIRST, seen={"knobs", "cheap", "loose"})
-    (side,) = readable_sides(doc, attention_on(doc, {"cheap": 1.0}), top_phrases=1)
+    (side,) = sides_of(doc, attention_on(doc, {"cheap": 1.0}), top_phrases=1)
     assert side.phrases == ("knobs feel cheap",)
 
 
 def test_phrases_end_where_their_sentence_ends():
     doc = document(FIRST)
-    (side,) = readable_sides(doc, attention_on(doc, {"really": 1.0}), top_phrases=1)
+    (side,) = sides_of(doc, attention_on(doc, {"really": 1.0}), top_phrases=1)
     assert side.phrases == ("Warm tone, really",)
-    (side,) = readable_sides(doc, attention_on(doc, {"really": 1.0}))
+    (side,) = sides_of(doc, attention_on(doc, {"really": 1.0}))
     assert side.phrases == ("Warm tone, really", "tone, really")
 
 
 def test_a_sentence_is_not_shown_for_a_word_that_stands_before_it():
     """The window around `The` reaches back to `really`, but a phrase is words of one sentence."""
     doc = document(FIRST)
-    (side,) = readable_sides(doc, attention_on(doc, {"really": 1.0}))
+    (side,) = sides_of(doc, attention_on(doc, {"really": 1.0}))
     assert [sentence.text for sentence in side.sentences] == ["Warm tone, really."]
 
 
 def test_phrases_do_not_reach_into_another_review():
     doc = document("It hums", "Warm tone")
-    (side,) = readable_sides(doc, attention_on(doc, {"hums": 1.0}))
+    (side,) = sides_of(doc, attention_on(doc, {"hums": 1.0}))
     assert set(side.phrases) == {"It hums"}
 
 
 def test_a_window_of_one_shows_single_words():
     doc = document(FIRST)
-    (side,) = readable_sides(doc, attention_on(doc, {"cheap": 0.6, "fast": 0.4}), window=1)
+    (side,) = sides_of(doc, attention_on(doc, {"cheap": 0.6, "fast": 0.4}), window=1)
     assert side.phrases == ("cheap", "fast")
 
 
@@ -141,7 +145,7 @@ def test_a_window_of_one_shows_single_words():
 
 def test_marks_sit_exactly_on_the_words():
     doc = document(FIRST)
-    (side,) = readable_sides(doc, attention_on(doc, {"cheap": 1.0}), window=1)
+    (side,) = sides_of(doc, attention_on(doc, {"cheap": 1.0}), window=1)
     (sentence,) = side.sentences
     assert sentence.text == "The knobs feel cheap and loose!"
     assert marked(sentence) == [("cheap", "own")]
@@ -151,7 +155,7 @@ def test_marks_sit_exactly_on_the_words():
 
 def test_marks_sit_on_the_words_where_characters_are_many_bytes_wide():
     doc = document(FIRST, SECOND)
-    (side,) = readable_sides(doc, attention_on(doc, {"Ünder": 0.3, "warm": 0.7}), window=1, shown_sentences=3)
+    (side,) = sides_of(doc, attention_on(doc, {"Ünder": 0.3, "warm": 0.7}), window=1, shown_sentences=3)
     found = [word for sentence in side.sentences for word, _ in marked(sentence)]
     assert sorted(found) == sorted(["Ünder", "warm"])
     assert side.sentences[0].user == "user 1"
@@ -159,7 +163,7 @@ def test_marks_sit_on_the_words_where_characters_are_many_bytes_wide():
 
 def test_phrases_that_overlap_are_marked_as_one():
     doc = document(FIRST)
-    (side,) = readable_sides(doc, attention_on(doc, {"cheap": 1.0}), window=3)
+    (side,) = sides_of(doc, attention_on(doc, {"cheap": 1.0}), window=3)
     (sentence,) = side.sentences
     assert marked(sentence) == [("knobs feel cheap and loose", "own")]
 
@@ -167,7 +171,7 @@ def test_phrases_that_overlap_are_marked_as_one():
 def test_phrases_of_several_viewpoints_are_shared():
     doc = document(FIRST)
     attention = attention_on(doc, {"cheap": 0.6, "loose": 0.4}, {"cheap": 0.5, "knobs": 0.5})
-    first, second = readable_sides(doc, attention, window=1)
+    first, second = sides_of(doc, attention, window=1)
     assert (first.index, second.index) == (1, 2)
     assert marked(first.sentences[0]) == [("cheap", "shared"), ("loose", "own")]
     assert marked(second.sentences[0]) == [("knobs", "own"), ("cheap", "shared")]
@@ -176,7 +180,7 @@ def test_phrases_of_several_viewpoints_are_shared():
 def test_only_the_top_phrases_count_as_shared():
     doc = document(FIRST)
     attention = attention_on(doc, {"cheap": 0.9, "fast": 0.1}, {"fast": 0.6, "cheap": 0.4})
-    first, second = readable_sides(doc, attention, window=1, top_phrases=1)
+    first, second = sides_of(doc, attention, window=1, top_phrases=1)
     assert marked(first.sentences[0]) == [("cheap", "own")]
     assert marked(second.sentences[0]) == [("fast", "own")]
 
@@ -187,7 +191,7 @@ def test_only_the_top_phrases_count_as_shared():
 )
 def test_a_second_sentence_is_shown_where_it_weighs_half_of_the_first(second_weight, shown):
     doc = document(FIRST)
-    (side,) = readable_sides(doc, attention_on(doc, {"cheap": 1.0, "fast": second_weight}), window=1)
+    (side,) = sides_of(doc, attention_on(doc, {"cheap": 1.0, "fast": second_weight}), window=1)
     assert [sentence.text for sentence in side.sentences] == shown
 
 
@@ -195,7 +199,7 @@ def test_no_more_sentences_are_shown_than_asked_for():
     doc = document(FIRST)
     attention = attention_on(doc, {"tone": 1.0, "cheap": 1.0, "fast": 1.0})
     for number in (1, 2, 3):
-        (side,) = readable_sides(doc, attention, window=1, shown_sentences=number)
+        (side,) = sides_of(doc, attention, window=1, shown_sentences=number)
         assert len(side.sentences) == number
     assert [s.text for s in side.sentences] == [
         "Warm tone, really.",
@@ -207,19 +211,19 @@ def test_no_more_sentences_are_shown_than_asked_for():
 def test_a_sentence_weighs_what_its_phrases_do_together():
     """Two middling phrases in one sentence outweigh the best single one."""
     doc = document(FIRST)
-    (side,) = readable_sides(doc, attention_on(doc, {"fast": 0.4, "knobs": 0.3, "loose": 0.3}), window=1)
+    (side,) = sides_of(doc, attention_on(doc, {"fast": 0.4, "knobs": 0.3, "loose": 0.3}), window=1)
     assert side.sentences[0].text == "The knobs feel cheap and loose!"
 
 
 def test_words_without_attention_are_never_shown():
     doc = document(FIRST)
-    (side,) = readable_sides(doc, np.zeros((len(doc.words), 1)))
+    (side,) = sides_of(doc, np.zeros((len(doc.words), 1)))
     assert side == Side(1, (), ())
 
 
 def test_an_empty_document_has_sides_without_sentences():
     empty = document()
-    assert readable_sides(empty, np.zeros((0, 3))) == [Side(1, (), ()), Side(2, (), ()), Side(3, (), ())]
+    assert sides_of(empty, np.zeros((0, 3))) == [Side(1, (), ()), Side(2, (), ()), Side(3, (), ())]
 
 
 @given(st.data())
@@ -235,7 +239,7 @@ def test_whatever_is_marked_was_written_and_lies_inside_its_sentence(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     attention = rng.dirichlet(np.full(len(doc.words), 0.3), 2).T
     window = data.draw(st.sampled_from([1, 3, 5]))
-    for side in readable_sides(doc, attention, window=window, shown_sentences=3):
+    for side in sides_of(doc, attention, window=window, shown_sentences=3):
         for sentence in side.sentences:
             text = texts[int(sentence.user.split()[1])]
             assert sentence.text in {text[start:end] for start, end in sentences(text)}

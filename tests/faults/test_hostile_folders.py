@@ -15,6 +15,7 @@ import torch
 
 import carp
 import hostile_bundles
+import mixed_loads
 from carp.errors import CarpError, DamagedError, StorageError
 from carp.storage import MANIFEST, check_folder, load_arrays, new_folder, opened_folder, save_arrays, seal, write_bytes
 
@@ -318,16 +319,6 @@ def test_a_folder_that_may_not_be_opened_is_told_as_such(folder, monkeypatch):
         check_folder(folder, "thing")
 
 
-SAVING = (
-    "import sys, torch, carp\n"
-    "torch.set_num_threads(1)\n"
-    "models = [carp.load(name, device='cpu') for name in sys.argv[1:3]]\n"
-    "print('ready', flush=True)\n"
-    "while True:\n"
-    "    for model in models: model.save(sys.argv[3], overwrite=True)\n"
-)
-
-
 def test_no_load_mixes_two_models_while_they_are_saved_in_turn(made, tmp_path):
     shutil.copytree(made / "model", tmp_path / "one")
     other = carp.load(made / "model", device="cpu")
@@ -336,7 +327,7 @@ def test_no_load_mixes_two_models_while_they_are_saved_in_turn(made, tmp_path):
         dict(other.model.named_parameters())["vote_weight"].fill_(0.5)
     other.save(tmp_path / "two")
     shutil.copytree(made / "model", tmp_path / "both")
-    asked = [sys.executable, "-c", SAVING, *(str(tmp_path / name) for name in ("one", "two", "both"))]
+    asked = [sys.executable, "-c", mixed_loads.SAVING, *(str(tmp_path / name) for name in ("one", "two", "both"))]
     saver = subprocess.Popen(asked, stdout=subprocess.PIPE, text=True)
     assert saver.stdout
     seen = set()

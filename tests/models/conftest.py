@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from itertools import pairwise
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +12,7 @@ import torch
 from carp.models.base import make_config
 from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.reviews.documents import make_documents
+from slow_tfidf import rows_of
 
 
 def _document(*reviews, width=9):
@@ -54,7 +53,12 @@ USERS, ITEMS, WORDS = 8, 6, 11
 @pytest.fixture(scope="session")
 def small_pairs():
     return SimpleNamespace(
-        users=USERS, items=ITEMS, words=WORDS, data=some_data, rows_of=rows_of, dense_terms=dense_terms
+        users=USERS,
+        items=ITEMS,
+        words=WORDS,
+        data=some_data,
+        rows_of=partial(rows_of, known_words=WORDS),
+        dense_terms=dense_terms,
     )
 
 
@@ -83,36 +87,6 @@ def some_data(seed=0, rating=None, longest=8, people=USERS, things=ITEMS, train=
         make_documents(words, review, characters, items[:train], things, max_words=1000),
         Sizes(people, things, WORDS, max_words=1000),
     )
-
-
-def rows_of(documents, owners, leave_out, bigrams, terms, rarity, directions=None, centre=0.0):
-    """TF-IDF rows x and directions z of documents without one review each, counted word by word."""
-    everyone = [_counts(documents, d, None, bigrams) for d in range(len(documents))]
-    idf = np.array([1 + math.log((1 + len(documents)) / (1 + sum(t in one for one in everyone))) for t in range(terms)])
-    x = np.zeros((len(owners), terms))
-    for row, (owner, left_out) in enumerate(zip(owners, leave_out, strict=True)):
-        for term, count in _counts(documents, owner, left_out, bigrams).items():
-            x[row, term] = (1 + math.log(count)) * idf[term] ** rarity
-    x = _unit(x)
-    if directions is None:
-        return x, x
-    return x, _unit(x @ directions.double().numpy() - np.asarray(centre) * x.any(1, keepdims=True))
-
-
-def _counts(documents, owner, leave_out, bigrams):
-    stretch = range(documents.offsets[owner], documents.offsets[owner + 1])
-    kept = [(int(documents.words[n]), int(documents.review[n])) for n in stretch if documents.review[n] != leave_out]
-    counts = Counter(word for word, _ in kept)
-    for (first, one), (second, other) in pairwise(kept):
-        code = first * (WORDS + 1) + second
-        if one == other and code in bigrams:
-            counts[WORDS + 1 + bigrams.index(code)] += 1
-    return counts
-
-
-def _unit(rows):
-    length = np.sqrt((rows**2).sum(1, keepdims=True))
-    return np.divide(rows, length, out=np.zeros_like(rows), where=length > 1e-9)
 
 
 def dense_terms(left, right):

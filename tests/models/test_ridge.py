@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +12,7 @@ from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.ridge import Ridge, RidgeConfig, conjugate_gradients
 from carp.models.tfidf import NO_BIGRAM, Occurrences
 from carp.reviews.documents import make_documents
+from slow_tfidf import rows_of
 
 USERS, ITEMS, WORDS = 7, 5, 9
 
@@ -50,29 +48,6 @@ def fitted(data, **settings):
     return model
 
 
-def terms_of(documents, owner, leave_out, bigrams):
-    """Words and known bigrams of a document, counted one by one."""
-    stretch = range(documents.offsets[owner], documents.offsets[owner + 1])
-    kept = [(int(documents.words[n]), int(documents.review[n])) for n in stretch if documents.review[n] != leave_out]
-    counts = Counter(word for word, _ in kept)
-    for (first, one), (second, other) in pairwise(kept):
-        code = first * (WORDS + 1) + second
-        if one == other and code in bigrams:
-            counts[WORDS + 1 + bigrams.index(code)] += 1
-    return counts
-
-
-def row_of(documents, owner, leave_out, bigrams, terms):
-    """x of one document by the definition."""
-    everyone = [terms_of(documents, d, None, bigrams) for d in range(len(documents))]
-    row = np.zeros(terms)
-    for term, count in terms_of(documents, owner, leave_out, bigrams).items():
-        spread = sum(term in one for one in everyone)
-        row[term] = (1 + math.log(count)) * (1 + math.log((1 + len(documents)) / (1 + spread)))
-    length = math.sqrt((row**2).sum())
-    return row / length if length else row
-
-
 def design(model, data, pairs, leave_out):
     """A constant, the baseline, and the text of both sides, written out."""
     bigrams = [code for code in model.bigrams.tolist() if code != NO_BIGRAM]
@@ -82,8 +57,10 @@ def design(model, data, pairs, leave_out):
     rows = []
     for u, i, record, known in zip(pairs.users, pairs.items, pairs.records, baseline, strict=True):
         gone = record if leave_out and data.target_reviews == "leave out" else None
-        user = row_of(data.user_documents, u, gone, bigrams, terms)
-        item = row_of(data.item_documents, i, gone, bigrams, terms)
+        user, item = (
+            rows_of(documents, [owner], [gone], bigrams, terms, 1.0, known_words=WORDS)[0][0]
+            for documents, owner in ((data.user_documents, u), (data.item_documents, i))
+        )
         rows.append(np.concatenate([[1.0, known], user, item]))
     return np.array(rows)
 

@@ -252,10 +252,16 @@ def test_an_app_that_fails_costs_its_own_connection_alone():
     assert with_door(test).startswith(b"HTTP/1.1 200 ")
 
 
+async def waiting(opened, number):
+    """Clients whose requests have begun and do not end."""
+    clients = [await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(number)]
+    await until(lambda: opened.app.begun == number)
+    return clients
+
+
 def test_who_leaves_is_not_worked_for_any_longer():
     async def test(opened):
-        clients = [await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(30)]
-        await until(lambda: opened.app.begun == 30)
+        clients = await waiting(opened, 30)
         for _, writer in clients:
             writer.close()
         await until(lambda: opened.app.left == 30)
@@ -281,8 +287,7 @@ def test_where_all_places_are_taken_the_longest_quiet_one_goes():
 
 def test_where_all_places_are_being_answered_the_next_one_is_told_so():
     async def test(opened):
-        busy = [await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(5)]
-        await until(lambda: opened.app.begun == 5)
+        busy = await waiting(opened, 5)
         received = await opened.asked(b"")
         assert received.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 1" in received
@@ -296,8 +301,7 @@ def test_where_all_places_are_being_answered_the_next_one_is_told_so():
 
 def test_a_stop_answers_everything_that_was_sent_and_everybody_who_connected():
     async def test(opened):
-        asked = [await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(20)]
-        await until(lambda: opened.app.begun == 20)
+        asked = await waiting(opened, 20)
         idle = [await opened.connect(REQUEST % n) for n in range(5)]
         for reader, _ in idle:
             await answer_of(reader)

@@ -129,12 +129,17 @@ def test_answers_reach_those_who_asked_and_refusals_are_problems():
     assert (hits, misses) == (1, 2)
 
 
+async def asked_of_one_engine(requests, most):
+    engine = OneEngine()
+    pool = await pool_of(engine, most=most)
+    asking = [asyncio.create_task(pool.ask("recommend", str(n))) for n in range(requests)]
+    await settled()
+    return engine, pool, asking
+
+
 def test_what_was_abandoned_is_not_computed():
     async def everything():
-        engine = OneEngine()
-        pool = await pool_of(engine, most=100)
-        asking = [asyncio.create_task(pool.ask("recommend", str(n))) for n in range(50)]
-        await settled()
+        engine, pool, asking = await asked_of_one_engine(50, most=100)
         for one in asking[1:49]:
             one.cancel()
         await settled()
@@ -152,10 +157,7 @@ def test_what_was_abandoned_is_not_computed():
 
 def test_a_full_line_is_answered_by_503_and_taken_up_again_when_there_is_room():
     async def everything():
-        engine = OneEngine()
-        pool = await pool_of(engine, most=3)
-        asking = [asyncio.create_task(pool.ask("recommend", str(n))) for n in range(6)]
-        await settled()
+        engine, pool, asking = await asked_of_one_engine(6, most=3)
         engine.may_answer.release(10)
         found = await asyncio.gather(*asking, return_exceptions=True)
         again = await pool.ask("recommend", "again")

@@ -14,7 +14,7 @@ from carp.explain.explainer import Explainer, SummarySentence
 from carp.explain.explanation import Explanation, Reasons, Sentence, Side
 from carp.explain.named_words import UNITS, NamedReasons, NamedWords, named_words, nothing_named
 from carp.explain.pair_texts import Floats, PaddedTexts, PairTexts, batch_of, blocks
-from carp.explain.phrases import readable_sides
+from carp.explain.phrases import phrase_book, weightiest_sides
 from carp.explain.question import Detail, Question, as_batch, held_out
 from carp.reviews.readable import ReadableDocument
 
@@ -104,14 +104,9 @@ def _name_side(
 
 
 def _sides(document: ReadableDocument, attention: NDArray[np.float64], window: int, detail: Detail) -> list[Side]:
-    return readable_sides(
-        document,
-        _standing_out(attention[: len(document.words)]),
-        window=window,
-        top_phrases=detail.top_phrases,
-        top_share=SHARE_MARKED,
-        shown_sentences=detail.sentences,
-    )
+    heard = _standing_out(attention[: len(document.words)])
+    book = phrase_book(document, heard, window=window, top_phrases=detail.top_phrases, top_share=SHARE_MARKED)
+    return weightiest_sides(book, shown_sentences=detail.sentences)
 
 
 def _standing_out(attention: Floats) -> Floats:

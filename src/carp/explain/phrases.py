@@ -127,20 +127,6 @@ def phrase_book(
     return PhraseBook(document, weights, [_top(weights[:, x], most[x]) for x in range(weights.shape[1])], window)
 
 
-def readable_sides(
-    document: ReadableDocument,
-    attention: NDArray[np.float64],
-    *,
-    window: int = 3,
-    top_phrases: int = 30,
-    top_share: float | None = None,
-    shown_sentences: int = 2,
-) -> list[Side]:
-    """Every viewpoint (aspect) of a document by its best sentences, the top phrases of its `phrase_book` marked."""
-    book = phrase_book(document, attention, window=window, top_phrases=top_phrases, top_share=top_share)
-    return weightiest_sides(book, shown_sentences=shown_sentences)
-
-
 def weightiest_sides(
     book: PhraseBook, *, shown_sentences: int = 2, moved: NDArray[np.float64] | None = None
 ) -> list[Side]:

@@ -178,11 +178,6 @@ class Meeting(SizedByData, RatingModel):
         self.register_buffer("item_noise", torch.ones(sizes.items))
         self.register_buffer("deviation", torch.zeros(()))  # of ratings around predictions, usual pairs
 
-    def forward(self, batch: Batch) -> Prediction:
-        users = self.encode_users(batch.user_words, batch.user_reviews)
-        items = self.encode_items(batch.item_words, batch.item_reviews)
-        return self.score(batch.users, batch.items, users, items)
-
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self._encode(self.user_side, words, reviews)
 

@@ -16,15 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carp.models.layers import SizedByData
-from carp.reviews.corpora.column_checks import (
-    ColumnFault,
-    characters_in,
-    check_kind,
-    check_offsets,
-    check_range,
-    check_strings,
-    need,
-)
+from carp.reviews.corpora import column_checks
+from carp.reviews.corpora.column_checks import ColumnFault, need
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.split_parts import PARTS, TRAIN
 
@@ -69,16 +62,16 @@ def _check_numbers(name: str, values: Any, count: int) -> None:
 def check_records(strings: Mapping[str, StringColumn], columns: Arrays, levels: int) -> None:
     """Refuse records whose columns contradict each other."""
     records = len(columns["user"])
-    check_strings("users", strings["users"], distinct=True)
-    check_strings("items", strings["items"], distinct=True)
-    check_strings("texts", strings["texts"], entries=records)
+    column_checks.check_strings("users", strings["users"], distinct=True)
+    column_checks.check_strings("items", strings["items"], distinct=True)
+    column_checks.check_strings("texts", strings["texts"], entries=records)
     need(len(strings["users"]) > 0 and len(strings["items"]) > 0, "there are no users or no items")
     for name, kind in {"user": np.int32, "item": np.int32, "rating": np.float32, "part": np.int8}.items():
-        check_kind(name, columns[name], kind, records)
-    check_range("user", columns["user"], 0, len(strings["users"]) - 1)
-    check_range("item", columns["item"], 0, len(strings["items"]) - 1)
-    check_range("rating", columns["rating"], 1 - ROUNDING, levels + ROUNDING)
-    check_range("part", columns["part"], 0, len(PARTS) - 1)
+        column_checks.check_kind(name, columns[name], kind, records)
+    column_checks.check_range("user", columns["user"], 0, len(strings["users"]) - 1)
+    column_checks.check_range("item", columns["item"], 0, len(strings["items"]) - 1)
+    column_checks.check_range("rating", columns["rating"], 1 - ROUNDING, levels + ROUNDING)
+    column_checks.check_range("part", columns["part"], 0, len(PARTS) - 1)
 
 
 def check_documents(
@@ -88,10 +81,10 @@ def check_documents(
     tokens, owners = len(arrays[f"{side}.words"]), len(strings[OWNERS[side]])
     offsets, review = arrays[f"{side}.offsets"], arrays[f"{side}.review"]
     for name in ("words", "review"):
-        check_kind(f"{side}.{name}", arrays[f"{side}.{name}"], np.int32, tokens)
-    check_offsets(f"{side}.offsets", offsets, owners, tokens, most=max_words)
-    check_range(f"{side}.words", arrays[f"{side}.words"], 1, words)
-    check_range(f"{side}.review", review, 0, len(columns["user"]) - 1)
+        column_checks.check_kind(f"{side}.{name}", arrays[f"{side}.{name}"], np.int32, tokens)
+    column_checks.check_offsets(f"{side}.offsets", offsets, owners, tokens, most=max_words)
+    column_checks.check_range(f"{side}.words", arrays[f"{side}.words"], 1, words)
+    column_checks.check_range(f"{side}.review", review, 0, len(columns["user"]) - 1)
     owner = np.repeat(np.arange(owners), np.diff(offsets))
     need(bool((columns[side][review] == owner).all()), f"{side}.review names reviews of others")
     need(bool((columns["part"][review] == TRAIN).all()), f"{side}.review names reviews that did not train")
@@ -100,8 +93,8 @@ def check_documents(
 def check_characters(side: str, arrays: Arrays, texts: StringColumn) -> None:
     """Refuse words that stand outside of their texts."""
     review, characters = arrays[f"{side}.review"], arrays[f"{side}.characters"]
-    check_kind(f"{side}.characters", characters, np.int32, len(review), 2)
-    room = characters_in(texts)[review]
+    column_checks.check_kind(f"{side}.characters", characters, np.int32, len(review), 2)
+    room = column_checks.characters_in(texts)[review]
     holds = (characters[:, 0] >= 0) & (characters[:, 0] <= characters[:, 1]) & (characters[:, 1] <= room)
     need(bool(holds.all()), f"{side}.characters stand outside of the texts")
 

@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from carp.storage.written_files import sync_folder
+
 HERE = Path(__file__).parent
 SECONDS = 120  # that compiling may take
 UNFINISHED, SUM = "unfinished-", b"\ncarp sha256 "
@@ -63,7 +65,7 @@ def compile_library(compiler: str, flags: Sequence[str], target: Path) -> None:
             os.fsync(file.fileno())
         beside.chmod(0o700)
         beside.replace(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -80,11 +82,3 @@ def sweep_unfinished(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if leftover.stat().st_mtime < time.time() - 10 * SECONDS:
                 leftover.unlink()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

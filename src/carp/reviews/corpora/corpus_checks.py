@@ -6,15 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carp.reviews.corpora.column_checks import (
-    RECORDS_AT_ONCE,
-    characters_in,
-    check_kind,
-    check_offsets,
-    check_range,
-    check_strings,
-    need,
-)
+from carp.reviews.corpora import column_checks
+from carp.reviews.corpora.column_checks import RECORDS_AT_ONCE, need
 from carp.reviews.corpora.string_column import stretch
 from carp.reviews.split_parts import PARTS
 
@@ -31,22 +24,22 @@ def check_corpus(corpus: Corpus) -> None:
     need(type(levels) is int and levels > 1, "the highest rating is not a whole number above 1")
     need(np.isfinite(float(low)) and np.isfinite(float(high)) and low < high, "the range of the ratings is none")
     for name in ("users", "items"):
-        check_strings(name, getattr(corpus, name), distinct=True)
-    check_strings("words", corpus.words)
-    check_strings("texts", corpus.texts, entries=records)
+        column_checks.check_strings(name, getattr(corpus, name), distinct=True)
+    column_checks.check_strings("words", corpus.words)
+    column_checks.check_strings("texts", corpus.texts, entries=records)
     kinds = {"user": np.int32, "item": np.int32, "rating": np.float32, "time": np.int64, "split": np.int8}
     for name, kind in kinds.items():
         if getattr(corpus, name) is not None:
-            check_kind(name, getattr(corpus, name), kind, records)
+            column_checks.check_kind(name, getattr(corpus, name), kind, records)
     for name, kind in {"tokens": np.int32, "token_starts": np.int32, "token_lengths": np.uint8}.items():
-        check_kind(name, getattr(corpus, name), kind, tokens)
-    check_offsets("token_offsets", corpus.token_offsets, records, tokens)
-    check_range("user", corpus.user, 0, len(corpus.users) - 1)
-    check_range("item", corpus.item, 0, len(corpus.items) - 1)
-    check_range("rating", corpus.rating, 1 - ROUNDING, levels + ROUNDING)
-    check_range("tokens", corpus.tokens, 0, len(corpus.words) - 1)
+        column_checks.check_kind(name, getattr(corpus, name), kind, tokens)
+    column_checks.check_offsets("token_offsets", corpus.token_offsets, records, tokens)
+    column_checks.check_range("user", corpus.user, 0, len(corpus.users) - 1)
+    column_checks.check_range("item", corpus.item, 0, len(corpus.items) - 1)
+    column_checks.check_range("rating", corpus.rating, 1 - ROUNDING, levels + ROUNDING)
+    column_checks.check_range("tokens", corpus.tokens, 0, len(corpus.words) - 1)
     if corpus.split is not None:
-        check_range("split", corpus.split, 0, len(PARTS) - 1)
+        column_checks.check_range("split", corpus.split, 0, len(PARTS) - 1)
     _check_characters(corpus)
     if corpus.item_texts is not None:
         fault = corpus.item_texts.fault(len(corpus.items))
@@ -55,7 +48,7 @@ def check_corpus(corpus: Corpus) -> None:
 
 def _check_characters(corpus: Corpus) -> None:
     """Refuse words that stand outside of their texts."""
-    characters = characters_in(corpus.texts)
+    characters = column_checks.characters_in(corpus.texts)
     for first in range(0, len(corpus), RECORDS_AT_ONCE):
         last = min(first + RECORDS_AT_ONCE, len(corpus))
         edges = stretch(corpus.token_offsets, first, last + 1)
