@@ -132,6 +132,9 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "carp.reviews.text.vocabulary": ("Vocabulary",),
         "carp.reviews.corpora.vocabulary_choice": ("build_vocabulary", "count_words"),
     },
+    "carp.ranking": {
+        "carp.ranking.best_first": ("best_things", "check_number", "rank_by_sides", "rank_one_by_one"),
+    },
 }
 
 
