@@ -316,6 +316,7 @@ def ceiling(corpus: Corpus, seed: int, only: str | None) -> Iterator[dict[str, A
         fitted = fit_corpus(corpus, fewer, WHOLE)
         data, test = fitted.training_data(), fitted.test_pairs()
         model, _ = _fit("meeting", fitted, data)
+        assert isinstance(model, meeting.Meeting)
         errors = {
             "biases": float(_bias_squares(_biases(fitted, data), fitted, test).mean()),
             "meeting": float(_squares(predict_pairs(model, data, test, DEVICE), test).mean()),
@@ -360,7 +361,8 @@ def _oracle(corpus: Corpus, fitted: FittedCorpus, data: TrainingData, test: Pair
 def _rest(biases: TunedBiases, pairs: Pairs, *, own_left_out: bool) -> torch.Tensor:
     ratings = torch.from_numpy(pairs.ratings)
     users, items = torch.from_numpy(pairs.users), torch.from_numpy(pairs.items)
-    return ratings - biases(users, items, ratings if own_left_out else None)
+    rest: torch.Tensor = ratings - biases(users, items, ratings if own_left_out else None)
+    return rest
 
 
 def _read(rows: TextRows, rest: torch.Tensor, known: int, penalty: float, rounds: int = 100) -> torch.Tensor:
@@ -400,6 +402,9 @@ class Remembering(meeting.Meeting):
 class KnownRatings(torch.nn.Module):
     """Ratings of pairs, looked up: those of training pairs are the ones of the folds that did not hold them."""
 
+    key: torch.Tensor
+    rating: torch.Tensor
+
     def __init__(self, pairs: list[Pairs], ratings: list[torch.Tensor], items: int) -> None:
         super().__init__()
         key = np.concatenate([of.users * items + of.items for of in pairs])
@@ -414,6 +419,8 @@ class KnownRatings(torch.nn.Module):
 
 class CapsulesOnTop(Carp):
     """CARP whose capsules move a rating that is known beforehand."""
+
+    biases: Any
 
     def __init__(self, config: CarpConfig, sizes: Sizes, known: KnownRatings) -> None:
         super().__init__(config, sizes)
