@@ -29,6 +29,7 @@ from carp.training.fitted_model import FittedModel
 EXPLAINERS: dict[str, str] = {  # name → module:class
     "capsules": "carp.explain.capsule_reasons:CapsuleExplainer",
     "attention": "carp.explain.attention_reasons:AttentionExplainer",
+    "sum": "carp.explain.summed_reasons:SummedExplainer",
 }
 NO_CAPSULES = "the model {name} has no capsules: it does not say what is liked and disliked"
 
