@@ -211,6 +211,7 @@ class Recommender:
             fitted, data, model, reached, facts = train_on(corpus, parts, running)
         baseline = TunedBiases(fitted.sizes)
         baseline.fit(data.train, data.valid, fitted.levels)
+        baseline.leave_out(data.train)
         model, baseline = model.to(self.device).eval(), baseline.to(self.device)
         self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached) | facts))
         self.facts["degree_scale"] = self.explainer.degree_scale()
