@@ -211,6 +211,7 @@ class Recommender:
             fitted, data, model, reached, facts = train_on(corpus, parts, running)
         baseline = TunedBiases(fitted.sizes)
         baseline.fit(data.train, data.valid, fitted.levels)
+        baseline.leave_out(data.train)
         model, baseline = model.to(self.device).eval(), baseline.to(self.device)
         self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached) | facts))
         self.facts["degree_scale"] = self.explainer.degree_scale()
@@ -516,15 +517,20 @@ class Recommender:
         reviews: str | Sequence[str],
         n: int = 10,
         *,
+        by: Order = "taste",
+        diversity: float | None = None,
         among: Iterable[Id] | None = None,
         min_reviews: int = 0,
         category: str | None = None,
     ) -> Recommendations:
-        """The things somebody would rate highest who is known only by reviews.
+        """Things for somebody who is known only by reviews.
 
         Args:
             reviews: What this person wrote: one text, or several.
             n: How many.
+            by: `taste` takes together what people have who write alike, the predicted rating and what is written;
+                `rating` is the predicted rating alone.
+            diversity: As for `recommend`.
             among: Choose from these things alone.
             min_reviews: Leave out things with fewer training reviews.
             category: Choose from the things of this category alone.
@@ -532,10 +538,8 @@ class Recommender:
         Returns:
             The recommendations, best first.
         """
-        wish = self._wish(n, "rating", None, among, min_reviews, category)
-        items = np.arange(len(self.fitted_corpus.items))
-        stars = self.fitted_model.rate_newcomer(self.newcomer(reviews), items)
-        return Recommendations(self.advisor.of_stars(stars, wish))
+        wish = self._wish(n, by, diversity, among, min_reviews, category)
+        return Recommendations(self.advisor.for_newcomer(self.newcomer(reviews), wish))
 
     @cached_property
     def advisor(self) -> Advisor:

@@ -137,7 +137,7 @@ def recommend(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many things to recommend.")] = 10,
     by: Annotated[
         Literal["taste", "rating"],
-        typer.Option(help="Order by what suits the person, or by the predicted rating alone. A newcomer: by rating."),
+        typer.Option(help="Order by what suits the person, or by the predicted rating alone."),
     ] = "taste",
     diversity: Annotated[
         float | None,
@@ -168,8 +168,6 @@ def recommend(
         option = "--out" if out is not None else "--overwrite" if overwrite else "--titles"
         raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
     texts = newcomer_reviews(user, reviews)
-    if texts is not None and diversity is not None:
-        raise UsageError("things for a newcomer are ordered by rating", where="--diversity", fix="leave it out")
     _recommend_one(model, user, number, {**wish, "among": _ids(among)}, texts, as_json)
 
 
@@ -186,7 +184,7 @@ def _recommend_one(
         found = (
             recommender.recommend(user, number, **wish)
             if texts is None
-            else recommender.recommend_for(texts, number, **chosen)
+            else recommender.recommend_for(texts, number, **wish)
         )
     if as_json:
         told = {} if found.note is None else {"note": found.note}
