@@ -49,12 +49,13 @@ def _looked_up(index: Mapping[str, int], names: Iterable[str]) -> Places:
 
 
 def rows_of_tables(kind: type[RatingModel], config: Any, sizes: Sizes) -> dict[str, Kind]:
-    """Which tensors have a row for each person, thing or word: found by making the model larger."""
+    """Which tensors have a row for each person, thing or word: found by making small models of several sizes."""
     rows: dict[str, Kind] = {}
-    with torch.device("meta"):  # shapes without memory
-        shapes = {name: tensor.shape for name, tensor in kind(config, sizes).state_dict().items()}
+    small = replace(sizes, users=1, items=1, words=1)
+    with torch.random.fork_rng(devices=[]):  # nobody else's random numbers change by it
+        shapes = {name: tensor.shape for name, tensor in kind(config, small).state_dict().items()}
         for grown in KINDS:
-            larger = kind(config, replace(sizes, **{grown: getattr(sizes, grown) + 1})).state_dict()
+            larger = kind(config, replace(small, **{grown: 2})).state_dict()
             rows |= {name: grown for name, shape in shapes.items() if larger[name].shape != shape}
     return rows
 
