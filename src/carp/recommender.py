@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -42,6 +42,7 @@ from carp.training.checkpoint import ALL_REVIEWS, TrainingState
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
 from carp.training.fitted_model import FittedModel
 from carp.training.loop import Watcher, choose_device, train
+from carp.training.model_tables import take_over, weights_digest
 from carp.user_input import as_id, as_pairs, as_split, as_texts
 
 MOST_COMPARED = 200_000  # known ids: among more, looking for the nearest takes too long
@@ -176,6 +177,7 @@ class Recommender:
         *,
         split: Any = None,
         all_reviews: bool = False,
+        start_from: Recommender | None = None,
         checkpoints: Path | str | None = None,
         resume: bool = False,
         progress: bool = True,
@@ -190,6 +192,8 @@ class Recommender:
                 all since that day. Without it, the corpus' own split column, or the paper's rule with `split_seed`.
             all_reviews: Choose epochs and settings on the split, then fit again on the reviews of all its parts, for
                 use. No test figure belongs to such a model.
+            start_from: A fitted recommender of the same model, whose learned weights are taken for the people, things
+                and words that these reviews have too.
             checkpoints: A folder to keep the state of training in after each epoch.
             resume: Go on from the checkpoint in that folder.
             progress: Show a bar on standard error.
@@ -207,6 +211,7 @@ class Recommender:
 
                 watcher = stack.enter_context(contextlib.closing(Bar(self.training.epochs)))
             running: dict[str, Any] = {"checkpoints": folder, "resume": resume, "watcher": watcher}
+            running |= {"start_from": start_from}
             train_on = self._train_on_all if all_reviews else self._train_on_split
             fitted, data, model, reached, facts = train_on(corpus, parts, running)
         baseline = TunedBiases(fitted.sizes)
@@ -216,6 +221,8 @@ class Recommender:
         self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached) | facts))
         self.facts["degree_scale"] = self.explainer.degree_scale()
         self.facts["margin"] = self.fitted_model.measure_margin()
+        if start_from is not None:
+            self.facts["seen_before"] = fitted.held_out_of(start_from.fitted_corpus)
         self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
 
@@ -258,6 +265,7 @@ class Recommender:
         watcher: Watcher | None = None,
         chosen: Mapping[str, Any] | None = None,
         exactly: int | None = None,
+        start_from: Recommender | None = None,
     ) -> tuple[RatingModel, TrainingState]:
         """Train a new model with these settings on documents that are ready; the recommender stays as it is.
 
@@ -269,12 +277,17 @@ class Recommender:
             watcher: Called as training goes on.
             chosen: Settings of the model to take instead of choosing them on validation.
             exactly: Train so many epochs and keep the last, instead of choosing one on validation.
+            start_from: A fitted recommender of the same model, whose learned weights are taken first.
 
         Returns:
             The model, and where training ended.
         """
+        self._refuse_other_start(start_from)
         torch.manual_seed(self.seed)
         model = self.kind(replace(self.config, **(chosen or {})), corpus.sizes)
+        begin = None
+        if start_from is not None:
+            begin = partial(take_over, model, corpus, start_from.model, start_from.fitted_corpus)
         reached = train(
             model,
             data,
@@ -282,10 +295,11 @@ class Recommender:
             seed=self.seed,
             device=self.device,
             folder=checkpoints,
-            identity=self._identity(corpus),
+            identity=self._identity(corpus, start_from),
             resume=resume,
             watcher=watcher,
             exactly=exactly,
+            begin=begin,
         )
         return model, reached
 
@@ -299,13 +313,24 @@ class Recommender:
             reviews = read_reviews(reviews)
         return build_corpus(reviews, min_reviews=self.fit_settings.min_reviews)
 
-    def _identity(self, fitted: FittedCorpus) -> str:
+    def _refuse_other_start(self, earlier: Recommender | None) -> None:
+        if earlier is None:
+            return
+        if not self.kind.learns:
+            what = f"the model {self.name} is solved for in closed form: there is nothing to start from"
+            raise UsageError(what, fix="train it without an earlier model")
+        if type(earlier.model) is not self.kind:
+            what = f"the earlier model is {earlier.name}, and this one is {self.name}"
+            raise UsageError(what, fix=f"train {earlier.name}")
+
+    def _identity(self, fitted: FittedCorpus, start_from: Recommender | None = None) -> str:
         """What a checkpoint must agree with to be continued. How long to train may change."""
         training = {k: v for k, v in asdict(self.training).items() if k not in ("epochs", "patience")}
         part = hashlib.sha256(np.asarray(fitted.part).tobytes()).hexdigest()
         whole = [self.name, asdict(self.config), training, asdict(self.text), asdict(self.fit_settings), self.seed]
         whole += [fitted.facts["fingerprint"], part, self.device.type]
         whole += [] if fitted.item_texts is None else [fitted.item_texts.fingerprint]
+        whole += [] if start_from is None else [weights_digest(start_from.model)]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
     def _take(self, fitted: FittedModel) -> None:
@@ -705,12 +730,14 @@ class Recommender:
 
     # ---- keeping
 
-    def save(self, folder: Path | str, *, overwrite: bool = False) -> int:
+    def save(self, folder: Path | str, *, overwrite: bool = False, verify: Callable[[Path], None] | None = None) -> int:
         """Write the bundle: a folder that predicts and explains without the training data.
 
         Args:
             folder: Where to; it must not exist yet.
             overwrite: Replace a bundle that is there.
+            verify: Called with the folder of the written files before they take their place, where an error of its
+                leaves everything as it was.
 
         Returns:
             Its size in bytes.
@@ -725,6 +752,7 @@ class Recommender:
             facts=self.facts,
             log=self.training_log,
             overwrite=overwrite,
+            verify=verify,
         )
         return folder_size(folder)
 

@@ -14,6 +14,7 @@ import carp
 from carp.cli.messages import naming, say, show_json
 from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, newcomer_reviews, read_ids
 from carp.cli.output_files import check_new_file
+from carp.cli.train_command import seen_before
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
@@ -275,6 +276,8 @@ def evaluate(
         show_json(found if judged is None else {**found, "explanations": judged.as_dict()})
         return
     print(evaluation_text(found))
+    if seen := recommender.facts.get("seen_before"):
+        say(seen_before(seen))
     if judged is not None:
         from carp.render.faithfulness_text import faithfulness_text
 

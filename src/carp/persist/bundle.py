@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +68,7 @@ def write_bundle(
     facts: Mapping[str, Any],
     log: bytes = b"",
     overwrite: bool = False,
+    verify: Callable[[Path], None] | None = None,
 ) -> None:
     _refuse_no_numbers(model, baseline)
     with new_folder(folder, KIND, overwrite=overwrite) as partial:
@@ -92,6 +93,8 @@ def write_bundle(
             },
         )
         write_bytes(partial / "log.jsonl", log)
+        if verify is not None:
+            verify(partial)
 
 
 class Bundle(NamedTuple):
