@@ -107,7 +107,7 @@ class EarlierCase:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AspectFinding:
     """What is written about one aspect of the thing, and what that does to the rating."""
 
     aspect: str
@@ -143,7 +143,7 @@ class Reasons:
     units: tuple[LogicUnit, ...] = ()  # those of the prevailing sentiment first
     meaning: str = ""  # of being listened to, in a model without capsules
     parts: tuple[Part, ...] = ()  # which sum to the rating, in a model that is a sum
-    findings: tuple[Finding, ...] = ()  # the aspects that count most, in such a model
+    findings: tuple[AspectFinding, ...] = ()  # the aspects that count most, in such a model
     cases: tuple[EarlierCase, ...] = ()
     meetings: Meetings | None = None
     texts_move: float | None = None  # how far the texts move the rating; None where the model does not say
@@ -174,7 +174,7 @@ class Explanation:
     low: float | None = None  # nine ratings of ten lie between low and high, where that is known
     high: float | None = None
     parts: tuple[Part, ...] = ()  # which sum to the rating, in a model that is a sum
-    findings: tuple[Finding, ...] = ()  # the aspects that count most, in such a model
+    findings: tuple[AspectFinding, ...] = ()  # the aspects that count most, in such a model
     cases: tuple[EarlierCase, ...] = ()
     meetings: Meetings | None = None
     texts_move: float | None = None  # how far the texts move the rating; None where the model does not say

@@ -20,7 +20,7 @@ from carp.explain.attention_reasons import AttentionExplainer
 from carp.explain.explanation import (
     EarlierCase,
     Explanation,
-    Finding,
+    AspectFinding,
     Mark,
     Meetings,
     Part,
@@ -163,7 +163,7 @@ class SummedExplainer(AttentionExplainer):
         item: ReadSentences,
         pulls: tuple[Floats, Floats],
         detail: Detail,
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[AspectFinding, ...]:
         names, star = self.guide.aspects.names, self._star
         by_itself = _numbers(parts.thing_words)[0]
         amounts = aspect_amounts(parts)
@@ -175,7 +175,7 @@ class SummedExplainer(AttentionExplainer):
             if not chosen:
                 continue
             own = own_viewpoint(both[:-1, aspect], amount)
-            finding = Finding(
+            finding = AspectFinding(
                 names[aspect],
                 star * amount,
                 star * float(by_itself[aspect]),
@@ -201,7 +201,7 @@ class SummedExplainer(AttentionExplainer):
             chosen = user.about(aspect, detail.sentences)
             if chosen:
                 sentences = self._sentences(question.user_document, user, chosen, np.abs(pull), 1.0)
-                found.append(Finding(names[aspect], self._star * float(amounts[aspect]), 0.0, 0.0, sentences))
+                found.append(AspectFinding(names[aspect], self._star * float(amounts[aspect]), 0.0, 0.0, sentences))
         return _sides(found)
 
     def _cases(self, question: Question, by_person: float) -> tuple[EarlierCase, ...]:
@@ -362,7 +362,7 @@ def marked_words(of_word: Ints, pull: Floats, sentence: int, amount: float) -> l
     return [int(k) for k in inside[worth >= PULL_COUNTS * worth.max()]]
 
 
-def _sides(findings: Sequence[Finding]) -> tuple[Side, ...]:
+def _sides(findings: Sequence[AspectFinding]) -> tuple[Side, ...]:
     """The findings as sides, each by its share of what they do together."""
     total = sum(abs(finding.amount) for finding in findings)
     return tuple(
