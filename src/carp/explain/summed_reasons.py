@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from carp.explain.attention_reasons import AttentionExplainer
 from carp.explain.explanation import (
+    AspectFinding,
     EarlierCase,
     Explanation,
-    AspectFinding,
     Mark,
     Meetings,
     Part,
