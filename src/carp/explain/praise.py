@@ -21,7 +21,7 @@ from carp.reviews.text.tokens import tokenise
 
 Floats = NDArray[np.float64]
 
-PLACES = 1 << 18  # words and pairs of words share so many places
+PRAISE_PLACES = 1 << 18  # words and pairs of words share so many places
 PENALTY = 2.0
 MOST_REVIEWS = 30_000  # learned from; with more, every second or third one is as good
 PSEUDO_REVIEWS = 3.0  # by which a person's mean is drawn to that of all
@@ -31,7 +31,7 @@ PSEUDO_REVIEWS = 3.0  # by which a person's mean is drawn to that of all
 class Praise:
     """Weights of words and pairs of words, in stars; all zero where ratings do not differ."""
 
-    weight: NDArray[np.float32]  # [PLACES]
+    weight: NDArray[np.float32]  # [PRAISE_PLACES]
 
     def of_texts(self, texts: Sequence[str]) -> Floats:
         """How far above (below) the usual rating each text speaks."""
@@ -46,7 +46,7 @@ def learn_praise(texts: Iterable[str], ratings: NDArray[np.float32], writers: ND
     """From reviews with their ratings in stars; a rating is seen beside what its writer usually gives."""
     rest = ratings - usual_ratings(ratings, writers)
     if not len(rest) or float(np.ptp(rest)) == 0:
-        return Praise(np.zeros(PLACES, np.float32))
+        return Praise(np.zeros(PRAISE_PLACES, np.float32))
     rows = _rows(list(texts))
     found = Ridge(alpha=PENALTY, fit_intercept=False, solver="sparse_cg", tol=1e-3, max_iter=200)
     return Praise(found.fit(rows, rest - rest.mean()).coef_.astype(np.float32))
@@ -72,7 +72,9 @@ def _terms(text: str) -> list[str]:
 
 def _rows(texts: Sequence[str]) -> csr_matrix:
     """A row a text: 1 + ln of how often a term occurs, over the root of how many terms there are."""
-    counts = HashingVectorizer(analyzer=_terms, n_features=PLACES, norm=None, alternate_sign=False).transform(texts)
+    counts = HashingVectorizer(analyzer=_terms, n_features=PRAISE_PLACES, norm=None, alternate_sign=False).transform(
+        texts
+    )
     counts.data = 1 + np.log(counts.data)
     terms = np.maximum(np.diff(counts.indptr), 1)
     return csr_matrix(diags_array(1 / np.sqrt(terms)) @ counts)

@@ -7,15 +7,17 @@ to learn, so a saved model keeps them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import UsageError
 from carp.explain.named_aspects import NamedAspects, find_aspects, seeded_aspects
-from carp.explain.praise import MOST_REVIEWS, Praise, learn_praise
+from carp.explain.praise import MOST_REVIEWS, PRAISE_PLACES, Praise, learn_praise
+from carp.reviews.corpora.column_checks import need
 from carp.reviews.readable import WrittenReview
 from carp.reviews.split_parts import TRAIN
 from carp.reviews.text.sentences import sentences as sentence_spans
@@ -55,23 +57,55 @@ class ReadingGuide:
             self._tones[record] = found
         return found
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The guide as columns of a file; words that say nothing are left out."""
+        said = np.flatnonzero(self.praise.weight)
+        names = [name.encode() for name in self.aspects.names]
+        return {
+            "praise_places": said.astype(np.int32),
+            "praise_weights": self.praise.weight[said],
+            "membership": self.aspects.membership,
+            "names": np.frombuffer(b"\0".join(names), np.uint8),
+            "mean_rating": np.array([self.mean_rating]),
+        }
+
+    @staticmethod
+    def from_columns(columns: Mapping[str, NDArray[Any]], words: int, levels: int) -> ReadingGuide:
+        """From the columns of a file, for a vocabulary of so many words; columns that do not fit are refused."""
+        places, weights, membership = (columns[n] for n in ("praise_places", "praise_weights", "membership"))
+        names = tuple(columns["names"].tobytes().decode("utf-8").split("\0"))
+        (mean,) = columns["mean_rating"].tolist()
+        need(places.dtype == np.int32 and weights.dtype == np.float32, "what words say is of another kind")
+        need(places.shape == weights.shape == (len(places),), "what words say has holes")
+        need(not len(places) or (places.min() >= 0 and places.max() < PRAISE_PLACES), "what words say lies elsewhere")
+        need(membership.dtype == np.float32 and membership.shape == (words + 1, len(names)), "aspects do not fit words")
+        need(bool(np.isfinite(weights).all() and np.isfinite(membership).all()), "the guide holds what is no number")
+        need(bool((membership >= 0).all()), "a word has less than no share in an aspect")
+        need(bool((np.abs(membership.sum(1) - 1) < 1e-3).all()), "a word's shares in the aspects do not sum to 1")
+        need(len(set(names)) == len(names) > 1 and all(names), "aspects have no names, or two the same")
+        need(isinstance(mean, float) and 1 <= mean <= levels, "the mean rating is none")
+        weight = np.zeros(PRAISE_PLACES, np.float32)
+        weight[places] = weights
+        return ReadingGuide(Praise(weight), NamedAspects(names, membership), mean)
+
     def with_aspects(self, aspects: NamedAspects) -> ReadingGuide:
         return replace(self, aspects=aspects)
 
 
-def make_guide(corpus: FittedCorpus, seeds: Seeds | None = None) -> ReadingGuide:
-    """From the training reviews of a corpus; with seeds, the aspects are those that they name."""
+def make_guide(corpus: FittedCorpus) -> ReadingGuide:
+    """From the training reviews of a corpus."""
     train = np.flatnonzero(corpus.part == TRAIN)
     some = train[:: max(1, -(-len(train) // MOST_REVIEWS))]
     praise = learn_praise((corpus.texts[int(r)] for r in some), corpus.rating[some], corpus.user[some])
     mean = float(corpus.rating[train].mean()) if len(train) else (1 + corpus.levels) / 2
-    return ReadingGuide(praise, _aspects(corpus, praise, seeds), mean)
+    vocabulary = corpus.vocabulary.words
+    return ReadingGuide(praise, find_aspects(*clauses(corpus), vocabulary, praise.of_words(vocabulary)), mean)
 
 
-def read_seeds(lines: Iterator[str], where: str) -> Seeds:
+def read_seeds(lines: Iterable[str], where: str) -> Seeds:
     """A shop's own aspects, one a line: `name: word, word, word`; empty lines and those that begin with # are none.
 
-    >>> read_seeds(iter(["# ours", "Battery: battery, charge", ""]), "a file")
+    >>> read_seeds(["# ours", "Battery: battery, charge", ""], "a file")
     {'Battery': ('battery', 'charge')}
     """
     seeds: dict[str, tuple[str, ...]] = {}
@@ -91,12 +125,9 @@ def read_seeds(lines: Iterator[str], where: str) -> Seeds:
     return seeds
 
 
-def _aspects(corpus: FittedCorpus, praise: Praise, seeds: Seeds | None) -> NamedAspects:
-    words, clause = clauses(corpus)
-    vocabulary = corpus.vocabulary.words
-    if seeds is not None:
-        return seeded_aspects(seeds, words, clause, vocabulary)
-    return find_aspects(words, clause, vocabulary, praise.of_words(vocabulary))
+def aspects_from_seeds(corpus: FittedCorpus, seeds: Seeds) -> NamedAspects:
+    """A shop's own aspects, by its own words for them."""
+    return seeded_aspects(seeds, *clauses(corpus), corpus.vocabulary.words)
 
 
 def clauses(corpus: FittedCorpus) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -9,7 +9,7 @@ none does, because the person likes what others complain of, the reason says tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from carp.explain.attention_reasons import AttentionExplainer
+from carp.explain.explainer import AspectOpinion, SummarySentence
 from carp.explain.explanation import (
     AspectFinding,
     EarlierCase,
@@ -32,7 +33,6 @@ from carp.explain.named_words import NamedReasons, NamedWords, nothing_named
 from carp.explain.pair_texts import PLACES, Floats, PaddedTexts, PairTexts, batch_of, blocks
 from carp.explain.phrases import merged
 from carp.explain.question import Detail, Question, as_batch, held_out
-from carp.explain.reading_guide import ReadingGuide, make_guide
 from carp.models.meeting import Meeting, MeetingParts
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.split_parts import TRAIN
@@ -82,11 +82,7 @@ class SummedExplainer(AttentionExplainer):
     """Explains `meeting`: parts that sum to the rating, by aspects with names."""
 
     for_and_against = True
-
-    @cached_property
-    def guide(self) -> ReadingGuide:
-        """How sentences of this corpus are read; learned now where the saved model does not hold it."""
-        return make_guide(self.corpus)
+    reads_by_guide = True
 
     @cached_property
     def _shares(self) -> torch.Tensor:
@@ -264,6 +260,92 @@ class SummedExplainer(AttentionExplainer):
             text = source.text[begin:end]
             found.append(Sentence(text, marks, source.user, source.item, source.rating, title=source.title))
         return tuple(found)
+
+    # ---- people and things by themselves
+
+    def viewpoints_of(self, user: int, records: Ints, sentences: int) -> tuple[tuple[Side, ...], tuple[str, ...]]:
+        """What a person writes about, as shares of their sentences."""
+        document = self.corpus.readable(self.corpus.user_documents, user)
+        if not len(document.words):
+            return (), ("the person's reviews hold no word the model knows",)
+        read, shares = self._apart(document)
+        return tuple(
+            self._own_side(index, aspect, share, document, read, sentences)
+            for index, (aspect, share) in enumerate(shares, start=1)
+        ), ()
+
+    def _apart(self, document: ReadableDocument) -> tuple[ReadSentences, list[tuple[int, float]]]:
+        """A document read without a pair in mind, and its aspects by their shares, the largest first."""
+        read = self._read(document, np.ones(len(document.words)))
+        counts = np.bincount(read.aspect, minlength=len(self.guide.aspects))[:-1]
+        largest = [int(a) for a in np.argsort(-counts, kind="stable") if counts[a]]
+        return read, [(aspect, float(counts[aspect] / max(len(read.tone), 1))) for aspect in largest]
+
+    def _own_side(
+        self, index: int, aspect: int, share: float, document: ReadableDocument, read: ReadSentences, sentences: int
+    ) -> Side:
+        belongs = self.guide.aspects.membership[document.words, aspect].astype(np.float64)
+        chosen = read.about(aspect, sentences)
+        quoted = self._sentences(document, read, chosen, belongs, 1.0)
+        name = self.guide.aspects.names[aspect]
+        return Side(index, quoted, tuple(name.split(", ")), share, name=name)
+
+    def opinions_of(
+        self, item: int, raters: NDArray[np.int32], sentences: int
+    ) -> tuple[tuple[AspectOpinion, ...], tuple[AspectOpinion, ...], tuple[str, ...]]:
+        """What raters praise about a thing and what they complain of, aspect by aspect."""
+        document = self.corpus.readable(self.corpus.item_documents, item)
+        if not len(document.words):
+            return (), (), ("the thing's reviews hold no word the model knows",)
+        read, shares = self._apart(document)
+        writer = np.array([document.sources[record].user for record, _ in document.sentences])
+        liked: list[AspectOpinion] = []
+        disliked: list[AspectOpinion] = []
+        for aspect, share in shares:
+            for sign, found in ((1.0, liked), (-1.0, disliked)):
+                said = (read.aspect == aspect) & (sign * read.tone > CLEAR_TONE)
+                if said.any():
+                    found.append(self._opinion(aspect, share, said, sign, document, read, writer, sentences))
+        by_raters = [
+            tuple(replace(one, aspect=replace(one.aspect, index=place)) for place, one in enumerate(ranked, start=1))
+            for ranked in (sorted(found, key=lambda one: -one.raters * one.strength) for found in (liked, disliked))
+        ]
+        return by_raters[0], by_raters[1], ()
+
+    def _opinion(
+        self,
+        aspect: int,
+        share: float,
+        said: NDArray[np.bool_],
+        sign: float,
+        document: ReadableDocument,
+        read: ReadSentences,
+        writer: NDArray[np.str_],
+        sentences: int,
+    ) -> AspectOpinion:
+        worth = np.where(said, sign * read.tone, 0)
+        chosen = [int(place) for place in np.argsort(-worth, kind="stable")[:sentences] if worth[place] > 0]
+        belongs = self.guide.aspects.membership[document.words, aspect].astype(np.float64)
+        quoted = self._sentences(document, read, chosen, belongs, 1.0)
+        name = self.guide.aspects.names[aspect]
+        side = Side(1, quoted, tuple(name.split(", ")), share, name=name)
+        who = len(np.unique(writer[said]))
+        return AspectOpinion(side, who, who, float(worth[said].mean()), ())
+
+    def summarise(self, question: Question, n: int) -> list[SummarySentence]:
+        """The sentences of what is told of the thing, with whether they speak for or against it."""
+        (found,) = self.explain([question])
+        names = self.guide.aspects.names
+        return [
+            SummarySentence(
+                **{field.name: getattr(sentence, field.name) for field in fields(sentence)},
+                weight=abs(one.amount),
+                aspect=names.index(one.aspect) + 1,
+                sentiment="positive" if one.amount > 0 else "negative",
+            )
+            for one in found.findings
+            for sentence in one.sentences
+        ][:n]
 
     # ---- many pairs
 

@@ -44,7 +44,8 @@ class AnswerService:
     def __init__(self, recommender: Recommender) -> None:
         self.corpus = RememberingCorpus.of(recommender.fitted_corpus)
         # With a corpus of its own that remembers; the caller's stays as it is.
-        self.recommender = Recommender.of(replace(recommender.fitted_model, corpus=self.corpus))
+        guide = recommender.explainer.guide if recommender.explainer.reads_by_guide else None
+        self.recommender = Recommender.of(replace(recommender.fitted_model, corpus=self.corpus), guide=guide)
         self.fitted, self.explainer = self.recommender.fitted_model, self.recommender.explainer
         self.model = self.fitted.model
         texts = ReviewTexts(self.corpus)
