@@ -78,8 +78,20 @@ def _carried(name: str, given: Tensor, target: Tensor, kind: Kind | None, old: R
 
 
 def empty_like(module: torch.nn.Module) -> dict[str, Tensor]:
-    """A state of zeros: what a model gives to those it has never seen."""
-    return {name: torch.zeros_like(tensor) for name, tensor in module.state_dict().items()}
+    """A state of zeros: what a model gives to those it has never seen; without what only training pairs have."""
+    of_pairs = {
+        f"{path}.{name}" if path else name
+        for path, part in module.named_modules()
+        if isinstance(part, TunedBiases)
+        for name in part.sized_by_data
+    }
+    return {name: torch.zeros_like(of) for name, of in module.state_dict().items() if name not in of_pairs}
+
+
+def leave_out_again(biases: TunedBiases, earlier: TunedBiases, train: Pairs) -> None:
+    """What each training rating does to its own baseline, worked out for the pairs of now where it was before."""
+    if len(earlier.pairs):
+        biases.leave_out(train)
 
 
 def solve_again(biases: TunedBiases, train: Pairs, users: NDArray[np.int64], items: NDArray[np.int64]) -> None:
