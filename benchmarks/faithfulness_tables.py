@@ -22,8 +22,10 @@ CORPORA = {
     "ratebeer": "RateBeer",
     "tripadvisor": "TripAdvisor",
     "made-up-shop": "the made-up shop",
+    "reviews_Musical_Instruments_5": "Musical Instruments",  # as a bundle calls it, by its file
 }
 MODELS = {
+    "meeting": "meeting",
     "carp-paper": "CARP, paper's form",
     "carp": "CARP, calibrated",
     "carp-ra": "CARP-RA",
@@ -56,7 +58,7 @@ class Group:
         for line in self.lines:
             value: Any = line["explanations"]
             for step in path:
-                value = None if value is None else value[step]
+                value = None if value is None else value.get(step)  # older lines have fewer measures
             if value is not None:
                 found.append(value)
         return found
@@ -164,6 +166,60 @@ def aspects(found: list[Group]) -> str:
     return table(heads, rows)
 
 
+def signs(found: list[Group]) -> str:
+    """What sentences shown as for and against a thing say, where it is known, and the stars of their reviews."""
+    heads = ["corpus", "model", "pairs", "for", "against", "turned", "for that praise", "against that complain",
+             "stars for", "stars against", "difference, 95 %", "by words alone, 95 %"]  # fmt: skip
+    rows = []
+    for one in found:
+        if not one.all("signs"):
+            continue
+        counts = [one.mean("signs", name, form="{:,.0f}") for name in ("pairs", "for_it", "against_it", "turned")]
+        known = [one.mean("signs", "known", name, form="{:.0%}") for name in ("praise", "complaint")]
+        stars = [one.mean("signs", "stars", name, form="{:.2f}") for name in ("for_it", "against_it")]
+        rows.append([one.corpus, one.model, *counts, *known, *stars,
+                     _apart(one, "stars"), _apart(one, "stars_by_words")])  # fmt: skip
+    return table(heads, rows)
+
+
+def _apart(one: Group, name: str) -> str:
+    reach = _reach(one.all("signs", name, "interval"))
+    return f"{one.mean('signs', name, 'difference', form='{:+.2f}')} ({reach})" if reach else ""
+
+
+def amounts(found: list[Group]) -> str:
+    """How far the texts move ratings, in per cent of the scale, and how far parts are from summing to the rating."""
+    heads = ["corpus", "model", "counted", "a quarter below", "half below", "three quarters below", "pairs below 2 %",
+             "largest gap of the sum", "largest part of the scale's end"]  # fmt: skip
+    rows = []
+    for one in found:
+        moves = one.all("texts_move", "quartiles")
+        if moves:
+            quartiles = [f"{statistics.mean(move[place] for move in moves):.1%}" for place in range(3)]
+            little = one.mean("texts_move", "little", form="{:.0%}")
+            gap, rest = one.mean("sums", "largest_gap", form="{:.1g}"), one.mean("sums", "largest_rest", form="{:.2f}")
+            rows.append([one.corpus, one.model, one.all("texts_move", "counted")[0], *quartiles, little, gap, rest])
+    return table(heads, rows)
+
+
+def impressions(found: list[Group]) -> str:
+    """Rank correlations over things of what is said of an aspect with its scores, both beside the whole impression."""
+    heads = ["corpus", "aspect", "things", "found aspects", "95 %", "matching words", "share of words", "found as"]
+    rows = []
+    for one in found:
+        for line in one.all("impressions")[:1]:
+            for aspect in line["aspects"]:
+                figures, reach = aspect["correlation"], _reach([aspect["interval"]["found"]])
+                rows.append([one.corpus, aspect["aspect"], str(aspect["things"]), f"{figures['found']:+.2f}", reach,
+                             *(f"{figures[name]:+.2f}" for name in ("matching", "share")),
+                             "; ".join(aspect["found"])])  # fmt: skip
+            mean, over = line["mean"], _reach([line["over"]["share"]])
+            rows.append([one.corpus, "mean", "", f"{mean['found']:+.2f}", _reach([line["mean_interval"]["found"]]),
+                         f"{mean['matching']:+.2f}", f"{mean['share']:+.2f}",
+                         f"found minus share: {over}"])  # fmt: skip
+    return table(heads, rows)
+
+
 def _mean(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{statistics.mean(known):+.2f}" if known else ""
@@ -188,6 +244,9 @@ TABLES: dict[str, Callable[[list[Group]], str]] = {
     "resemblance": resemblance,
     "planted": planted,
     "aspects": aspects,
+    "signs": signs,
+    "amounts": amounts,
+    "impressions": impressions,
 }
 
 
