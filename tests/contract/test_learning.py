@@ -47,20 +47,20 @@ SMALL = {
     "patience": 100,
 }
 SMALL_OF_MODEL = {
-    "anr": {"epochs": 4},
+    "anr": {"epochs": 3},
     "carp": {"latent_size": 8, "viewpoints": 3},
     "carp-ra": {"latent_size": 8, "viewpoints": 3, "epochs": 6},
     "cmle": {"batch_size": 100, "learning_rate": 0.005, "penalty": 0.1, "epochs": 10},
-    "dattn": {"embedding_spread": 0.3, "epochs": 7},
-    "deepconn": {"filters": 32, "learning_rate": 0.0015, "epochs": 14},
+    "dattn": {"embedding_spread": 0.3, "filters": 8, "dropout": 0.0, "epochs": 4},
+    "deepconn": {"dropout": 0.0, "epochs": 8},
     "gaussian-process": {"steps": 4},
     "meeting": {"directions": 16, "rounds": 5},
     "mf": {"batch_size": 100, "learning_rate": 0.005, "penalty": 0.1, "epochs": 10},
-    "mpcn": {"latent_size": 32, "pointers": 1, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.005, "epochs": 11},
+    "mpcn": {"latent_size": 32, "pointers": 1, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.005, "epochs": 7},
     "pmf": {"learning_rate": 0.005},
     "rblt": {"learning_rate": 0.005},
     "tarmf": {"epochs": 2},
-    "transnet": {"max_words": 150, "dropout": 0.1, "batch_size": 50, "learning_rate": 0.005, "epochs": 16},
+    "transnet": {"max_words": 150, "dropout": 0.1, "batch_size": 50, "learning_rate": 0.005, "epochs": 14},
 }
 
 TEXT = {"documents", "reviews", "target_review"}
