@@ -21,7 +21,7 @@ def small_corpus(split=None):
     user, item = np.array(PAIRS, dtype=np.int32).T
     users = StringColumn.from_strings(["ann", "bob, the elder", "Žofie", "dan"])
     items = StringColumn.from_strings([f"i{n}" for n in range(5)])
-    return SimpleNamespace(user=user, item=item, users=users, items=items, split=split)
+    return SimpleNamespace(user=user, item=item, users=users, items=items, split=split, copy_group=None)
 
 
 def write_split(path, parts, corpus, header="user,item,split"):

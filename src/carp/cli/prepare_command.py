@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,18 @@ def prepare(
         str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv or parquet. auto looks at the file.")
     ] = "auto",
     min_reviews: Annotated[int, typer.Option(min=1, help="Drop users and items with fewer reviews.")] = 5,
+    copies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="What to do with a text that one person put under several items: drop all but the first (the usual), "
+            "group them on one side of every split, or keep them like any others.",
+        ),
+    ] = None,
+    as_in_paper: Annotated[
+        bool,
+        typer.Option("--as-in-paper", help="Clean as the paper did: keep copies, and take out wordless reviews last."),
+    ] = False,
     rating_range: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Lowest and highest possible rating.")
     ] = None,
@@ -68,6 +80,7 @@ def prepare(
             out,
             asked,
             min_reviews=min_reviews,
+            **_cleaning(copies, as_in_paper),
             items=items or (),
             item_columns=item_columns or None,
             overwrite=overwrite,
@@ -76,6 +89,16 @@ def prepare(
             reading_items=stage("reading about items") if items else None,
         )
     _report_corpus(prepared, out, as_json)
+
+
+def _cleaning(copies: str | None, as_in_paper: bool) -> dict[str, Any]:
+    from carp.reviews.corpora.cleaning import AS_IN_PAPER
+    from carp.reviews.corpora.copied_texts import DROP
+
+    if as_in_paper and copies is not None:
+        fix = "leave out --copies or --as-in-paper"
+        raise UsageError("the paper's way of cleaning keeps copies", where="--copies", fix=fix)
+    return dict(AS_IN_PAPER) if as_in_paper else {"copies": copies or DROP}
 
 
 def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:

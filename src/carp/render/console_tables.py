@@ -96,10 +96,11 @@ def corpus_text(
 
     dropped = facts["dropped"]
     lost = (
-        f"{dropped['duplicates']:,} repeated, {dropped['k_core']:,} of users or items with fewer than "
-        f"{facts['min_reviews']} reviews, {dropped['wordless']:,} without a word"
+        f"{dropped['wordless']:,} without a word, {dropped['duplicates']:,} repeated, {dropped['copies']:,} copied by "
+        f"one person, {dropped['k_core']:,} of users or items with fewer than {facts['min_reviews']} reviews"
     )
     known = [("format", facts["format"]), ("rating rule", facts["scale"]), ("dropped", lost)]
+    known += [("copies", told)] if (told := copies_text(facts["copies"])) else []
     rules = facts_table([*known, *([("titles", titles_text(facts["titles"]))] if "titles" in facts else [])])
     listed = [str(folder / "rejects.jsonl")] if ledger.rejected else []
     listed += [str(folder / "rejects-items.jsonl")] if items and items.rejected else []
@@ -107,6 +108,18 @@ def corpus_text(
     end = f"The corpus is in {folder}, {readable_size(size)}{rejects}."
     about_items = [items_text(facts["items"], items, int(statistics["items"]))] if items else []
     return "\n\n".join([ledger.summary(), rules, *about_items, statistics_table(statistics), end])
+
+
+def copies_text(found: dict[str, Any]) -> str:
+    """What was found of copied texts among the reviews that stay, and what becomes of them; empty if nothing was.
+
+    >>> copies_text({"rule": "drop", "exact": 1, "near": 2, "groups": 2})
+    '1 exact and 2 near stay; a split never divides the copies of a text'
+    """
+    if not found["groups"]:
+        return ""
+    divided = "may divide" if found["rule"] == "keep" else "never divides"
+    return f"{found['exact']:,} exact and {found['near']:,} near stay; a split {divided} the copies of a text"
 
 
 def items_text(found: dict[str, Any], ledger: Ledger, items: int) -> str:

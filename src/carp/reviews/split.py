@@ -4,6 +4,7 @@ time."""
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.errors import InputError
+from carp.errors import CarpWarning, InputError
+from carp.reviews.corpora.copied_texts import divided_groups, whole_groups
 from carp.reviews.split_by_time import TimeRule
 from carp.reviews.split_parts import SPLIT_NAMES, TEST, TRAIN, VALID
 
@@ -54,13 +56,32 @@ def split_corpus(corpus: Corpus, *, seed: int = 0, own: Path | Sequence[SplitRow
     if isinstance(own, Path):
         return split_from_file(corpus, own)
     if isinstance(own, TimeRule):
-        return checked(Split(*own.parts(corpus.user, corpus.time)))
+        return checked(_undivided(Split(*own.parts(corpus.user, corpus.time)), corpus))
     if own is not None:
         rows = ((f"row {number}", row) for number, row in enumerate(own))
         return split_from_rows(corpus, rows, "the split that was given")
     if corpus.split is not None:
-        return checked(Split(np.asarray(corpus.split, dtype=np.int8), "the corpus' own split column"))
-    return random_split(corpus.user, corpus.item, seed=seed)
+        own_column = Split(np.asarray(corpus.split, dtype=np.int8), "the corpus' own split column")
+        return _told_of_copies(checked(own_column), corpus)
+    return checked(_undivided(random_split(corpus.user, corpus.item, seed=seed), corpus))
+
+
+def _undivided(split: Split, corpus: Corpus) -> Split:
+    """The split with all copies of a text on one side: where it divided them, all are for training."""
+    return Split(whole_groups(split.part, corpus.copy_group), split.origin)
+
+
+def _told_of_copies(split: Split, corpus: Corpus) -> Split:
+    """The user's own split as it is, with a warning if copies of a text are on both sides."""
+    divided = 0 if corpus.copy_group is None else len(divided_groups(split.part, corpus.copy_group))
+    if divided:
+        warnings.warn(
+            f"{split.origin}: {divided:,} texts have copies in more than one part, so that a model may know an "
+            "answer from training. Fix: put the copies of a text into one part.",
+            CarpWarning,
+            stacklevel=3,
+        )
+    return split
 
 
 def random_split(
@@ -138,7 +159,7 @@ def split_from_rows(corpus: Corpus, rows: Iterable[tuple[str, Sequence[str]]], o
             where=origin,
             fix="add a line for each of them",
         )
-    return checked(Split(part, origin))
+    return _told_of_copies(checked(Split(part, origin)), corpus)
 
 
 def _rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:

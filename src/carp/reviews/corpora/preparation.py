@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from carp.errors import CarpError, InputError
 from carp.reviews.corpora.cleaning import CorpusRules, sources_of
+from carp.reviews.corpora.copied_texts import DROP, check_copy_rule
 from carp.reviews.corpora.corpus import Corpus, assemble, clean
 from carp.reviews.corpora.dataset_statistics import dataset_statistics
 from carp.reviews.corpora.described_items import describe_items
@@ -52,6 +53,8 @@ def prepare_corpus(
     *,
     min_reviews: int = 5,
     levels: int = 5,
+    copies: str = DROP,
+    core_first: bool = False,
     items: Sequence[PathLike] = (),
     item_columns: Mapping[str, str] | None = None,
     overwrite: bool = False,
@@ -64,7 +67,8 @@ def prepare_corpus(
 
     `items` are files about the items of the reviews, and `item_columns` says which of their columns is what.
     """
-    out, rules = Path(out), CorpusRules(min_reviews, levels)
+    check_copy_rule(copies)
+    out, rules = Path(out), CorpusRules(min_reviews, levels, copies, core_first)
     size = workers if workers is not None else workers_for(files)
     about_items = open_items(
         list(items), item_columns, progress=reading_items

@@ -20,7 +20,8 @@ BLOCK = 256 << 10  # bytes handled together; they and their words fit into a pro
 GROUP = 4 << 20  # bytes numbered together
 
 # Splitting with a group yields gap, word, gap, word, ..., gap: all offsets follow from the lengths.
-_split_at_words = re.compile(r"([^\W_]++(?:['’][^\W_]++)*+)").split
+_WORD = re.compile(r"([^\W_]++(?:['’][^\W_]++)*+)")
+_split_at_words = _WORD.split
 
 Places = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -45,6 +46,15 @@ def tokenise(text: str) -> tuple[list[str], list[int], list[int]]:
         return words, starts, ends
     kept = [place for place, word in enumerate(words) if word]
     return [words[k] for k in kept], [starts[k] for k in kept], [ends[k] for k in kept]
+
+
+def has_word(text: str) -> bool:
+    """Whether `tokenise` finds a word in a text.
+
+    >>> has_word("10/10 :-)"), has_word("10/10 ok")
+    (False, True)
+    """
+    return any(as_word(run[0]) for run in _WORD.finditer(text))
 
 
 class Tokens(NamedTuple):
