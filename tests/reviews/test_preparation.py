@@ -175,7 +175,7 @@ def test_small_inputs_start_no_process(tmp_path):
     packed.write_bytes(gzip.compress(b"{}")[:10] + bytes(SMALL // 2))
     with large.open("wb") as file:
         file.truncate(SMALL + 1)
-    assert workers_for([small, tmp_path / "none", tmp_path]) == 1
+    assert workers_for([small, tmp_path / "none"]) == 1
     assert workers_for([small, large]) == workers_for([packed])
 
 

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 def prepare(
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="One or more files of reviews, plain or packed with gzip or zstd."),
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Files of reviews, folders, patterns such as 'reviews/*.csv', addresses such as s3://bucket/key, or - "
+            "for standard input. Files may be packed with gzip, zstd or zip.",
+        ),
     ],
     out: Out,
     format: Annotated[
-        str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv or parquet. auto looks at the file.")
+        str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv, parquet or xlsx. auto looks at the file.")
     ] = "auto",
     min_reviews: Annotated[int, typer.Option(min=1, help="Drop users and items with fewer reviews.")] = 5,
     copies: Annotated[
@@ -48,8 +52,11 @@ def prepare(
         list[str] | None,
         typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text, time, split or title."),
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Encoding of the files, such as cp1252. Default: look at them.")
+    ] = None,
     items: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="FILE", help="Titles, categories, descriptions and pictures of the items. Repeatable."),
     ] = None,
     item_column: Annotated[
@@ -73,7 +80,7 @@ def prepare(
     if item_columns and not items:
         raise UsageError("there is no file about items", where="--item-column", fix="give it with --items FILE")
     check_new_folder(out, "corpus", overwrite)
-    asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles)
+    asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles, encoding=encoding)
     with progress_bars() as stage:
         prepared = prepare_corpus(
             files,

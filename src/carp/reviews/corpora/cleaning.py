@@ -30,6 +30,10 @@ class Origin(Protocol):
     def ledger(self) -> Ledger: ...
     @property
     def title_column(self) -> TitleColumn | None: ...
+    @property
+    def columns(self) -> dict[str, str]: ...
+    @property
+    def encodings(self) -> dict[str, str]: ...
 
 
 class CorpusRules(NamedTuple):
@@ -137,6 +141,8 @@ def facts_of(
         "scale": scale.describe(ratings, rules.levels),
         "sources": list(origin.sources),
         "format": origin.format,
+        "columns": origin.columns,
+        "encodings": origin.encodings,
         "read": origin.ledger.read,
         "accepted": origin.ledger.accepted,
         "rejected": origin.ledger.rejected,

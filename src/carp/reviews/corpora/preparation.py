@@ -29,7 +29,8 @@ from carp.reviews.sources.item_files import gather_items, open_items
 from carp.reviews.sources.ledger import Ledger
 from carp.reviews.sources.recognition import PathLike
 from carp.reviews.sources.request import OpenSource, SourceRequest
-from carp.reviews.sources.unpacking import check_file, packed_share
+from carp.reviews.sources.source_files import is_address, locate
+from carp.reviews.sources.unpacking import PACKED_SHARE, packed_share
 from carp.reviews.split_parts import OnProgress
 from carp.storage import disk_errors, new_folder
 
@@ -105,8 +106,9 @@ def workers_for(files: Sequence[PathLike]) -> int:
     size = 0.0
     for file in files:
         with contextlib.suppress(InputError):  # the error is raised later, when this file is read
-            place = check_file(file)
-            size += place.stat().st_size / packed_share(place)
+            for location in locate([file]):
+                local = not location.dataset and location.size and not is_address(location.place)
+                size += location.size / (packed_share(location.place) if local else PACKED_SHARE)
     return usable_cores() if size > SMALL else 1
 
 
