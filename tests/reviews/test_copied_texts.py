@@ -197,7 +197,7 @@ def test_an_unknown_rule_is_refused(reviews):
     ],
 )
 def test_of_real_reviews_the_papers_way_of_cleaning_keeps_all_copies(real_data, file, asked, dropped, fingerprint):
-    reviews = read_reviews(real_data / file, **asked)
+    reviews = read_reviews(real_data / file, markup=True, **asked)
     assert build_corpus(reviews).facts["dropped"]["copies"] == dropped
     paper = build_corpus(reviews, **AS_IN_PAPER)
     assert paper.facts["dropped"]["copies"] == 0
@@ -215,3 +215,10 @@ def test_the_core_holds_after_reviews_without_a_word_are_gone():
     assert np.bincount(before.user).min() == 2
     with pytest.raises(carp.CarpError, match="no review is left"):
         build_corpus(reviews, min_reviews=3)
+
+
+def test_where_nearly_all_texts_are_copies_the_split_says_that_it_divides_them():
+    rows = [{"user": f"p{n}", "item": f"t{n % 3}", "rating": 1 + n % 5, "text": PASTED} for n in range(30)]
+    rows += [{"user": f"p{n}", "item": f"t{(n + 1) % 3}", "rating": 3, "text": f"{PASTED} {n}"} for n in range(30)]
+    corpus = build_corpus(read_reviews(polars.DataFrame(rows)), min_reviews=1)
+    assert "copies are on both sides" in split_corpus(corpus).origin

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -284,18 +283,17 @@ def made_differently(folder, **made):
     resave_manifest(folder, change)
 
 
-def test_a_corpus_from_before_versions_were_recorded_loads_in_silence(small, tmp_path):
+def test_a_corpus_from_before_versions_were_recorded_is_one_of_the_first_tokeniser(small, tmp_path):
     small.save(tmp_path / "corpus")
 
     def change(files):
         files["corpus.json"] = json.dumps({"fingerprint": small.fingerprint, "facts": small.facts}).encode()
 
     resave_manifest(tmp_path / "corpus", change)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(CarpWarning, match="version 1 of the tokeniser"):
         loaded = Corpus.load(tmp_path / "corpus")
     assert loaded.fingerprint == small.fingerprint
-    assert loaded.facts == small.facts | {"made_by": "carp 0.1 or earlier"}
+    assert loaded.facts == small.facts | {"made_by": "carp 0.1 or earlier", "tokeniser": 1}
 
 
 def test_a_corpus_of_a_newer_layout_is_refused_with_the_version_that_made_it(small, tmp_path):

@@ -269,7 +269,7 @@ ESCAPED = {
     "5&#34; cable": '5" cable',
     "Fender &amp; Gibson": "Fender & Gibson",
     "I&#8217;d &lt;3 it, &oacute; s&#xED;": "I’d <3 it, ó sí",
-    "&amp;#34;": "&#34;",  # one layer, as it was written
+    "&amp;#34;": '"',  # escaped twice, as many shops do
     "&nbsp; &#32;": "",
     "AT&T, R&B; H&M; A & B": "AT&T, R&B; H&M; A & B",
     "&notice; &amp &#34 &#; &;": "&notice; &amp &#34 &#; &;",  # beginnings of names and lost ends are no entities

@@ -243,7 +243,7 @@ def test_a_slim_copy_keeps_the_words_of_titles_and_no_text(saved, tmp_path):
 
 
 def test_real_beers_have_their_names(real_data):
-    reviews = read_reviews(real_data / "ratebeer.jsonl.gz", rating_range=(4, 20), clip_ratings=True)
+    reviews = read_reviews(real_data / "ratebeer.jsonl.gz", rating_range=(4, 20), clip_ratings=True, markup=True)
     corpus = build_corpus(reviews, **AS_IN_PAPER)
     assert corpus.item_texts.known()["titles"] == len(corpus.items) == 1520
     assert corpus.facts["titles"] == {"column": "name", "taken": True, "items": 2, "reviews": 8}

@@ -91,6 +91,7 @@ def corpus_text(
 ) -> str:
     """What was read, rejected and dropped, how ratings were mapped, and the paper's table of what is left."""
     from carp.reviews.corpora.dataset_statistics import statistics_table
+    from carp.reviews.text.languages import language_names
     from carp.storage import readable_size
 
     dropped = facts["dropped"]
@@ -101,7 +102,7 @@ def corpus_text(
     known = [("format", facts["format"]), ("columns", columns_text(facts["columns"]))]
     found = ", ".join(dict.fromkeys(facts["encodings"].values()))
     known += [("encoding", f"{found}; if letters look wrong, say another with --encoding")] if found else []
-    known += [("rating rule", facts["scale"]), ("dropped", lost)]
+    known += [("language", language_names(facts["languages"])), ("rating rule", facts["scale"]), ("dropped", lost)]
     known += [("copies", told)] if (told := copies_text(facts["copies"])) else []
     rules = facts_table([*known, *([("titles", titles_text(facts["titles"]))] if "titles" in facts else [])])
     listed = [str(folder / "rejects.jsonl")] if ledger.rejected else []

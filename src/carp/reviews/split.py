@@ -68,7 +68,10 @@ def split_corpus(corpus: Corpus, *, seed: int = 0, own: Path | Sequence[SplitRow
 
 def _undivided(split: Split, corpus: Corpus) -> Split:
     """The split with all copies of a text on one side: where it divided them, all are for training."""
-    return Split(whole_groups(split.part, corpus.copy_group), split.origin)
+    part = whole_groups(split.part, corpus.copy_group)
+    if len(np.unique(part)) == len(np.unique(split.part)):
+        return Split(part, split.origin)
+    return Split(split.part, f"{split.origin}; copies are on both sides, since nearly all texts are copies")
 
 
 def _told_of_copies(split: Split, corpus: Corpus) -> Split:

@@ -43,9 +43,10 @@ class CorpusRules(NamedTuple):
     levels: int = 5  # ratings are mapped to 1 to this many stars
     copies: str = DROP  # exact copies by one person are dropped, or stay in one part of a split, or are kept as any
     core_first: bool = False  # take the core before reviews without a word go, so that it may no longer be one
+    plain_words: bool = False  # a word is a run of letters and digits, whatever the script
 
 
-AS_IN_PAPER = {"copies": KEEP, "core_first": True}
+AS_IN_PAPER = {"copies": KEEP, "core_first": True, "plain_words": True}
 
 
 def sources_of(origin: Origin) -> str:

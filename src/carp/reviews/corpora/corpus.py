@@ -30,6 +30,8 @@ from carp.reviews.corpora.text_chunks import TextChunk, chunks_in_memory
 from carp.reviews.corpora.word_columns import CutEach, WordColumns
 from carp.reviews.sources.item_records import ItemText
 from carp.reviews.split_parts import OnProgress
+from carp.reviews.text.languages import recognise_languages
+from carp.reviews.text.stop_words import stop_words
 from carp.storage import SealedFolder, disk_errors, new_folder, opened_folder, write_json
 
 if TYPE_CHECKING:
@@ -252,6 +254,7 @@ def build_corpus(
     levels: int = 5,
     copies: str = DROP,
     core_first: bool = False,
+    plain_words: bool = False,
     items: Items | None = None,
     progress: OnProgress | None = None,
 ) -> Corpus:
@@ -267,6 +270,7 @@ def build_corpus(
             them on one side of every split, or `keep` them like any other.
         core_first: Drop rare users and items before the reviews without a word, as the paper's data was made; some may
             then be left with fewer than `min_reviews`.
+        plain_words: A word is a run of letters and digits, whatever the script.
         items: What `read_items` gives: titles, categories, descriptions and pictures of the items.
         progress: Called with how many texts have been cut into words, and how many there are.
 
@@ -277,7 +281,7 @@ def build_corpus(
         fix = "see the list of rejected records, or name the format and the columns"
         raise InputError("there are no reviews to work with", where=sources_of(reviews), fix=fix)
     check_copy_rule(copies)
-    rules = CorpusRules(min_reviews, levels, copies, core_first)
+    rules = CorpusRules(min_reviews, levels, copies, core_first, plain_words)
     records = columns_of_reviews(reviews, sources_of(reviews))
     cleaned = clean(reviews, records, chunks_in_memory(reviews.texts), WordColumns(), rules, progress=progress)
     corpus = assemble(reviews, reviews.scale, records, cleaned, rules)
@@ -304,7 +308,7 @@ def clean(
 ) -> Cleaned:
     """Choose the records to keep and cut their texts into words. `each` may use several processes for the cutting."""
     kept, dropped = kept_records(origin, records, rules)
-    words.cut(texts, kept, each, progress)
+    words.cut(texts, kept, each, progress, plain=rules.plain_words)
     return Cleaned(kept, dropped, words)
 
 
@@ -319,7 +323,9 @@ def assemble(
     columns = cleaned.words.finish()
     words = CutWords(columns["token_offsets"], columns["tokens"])
     copies = find_copies(user.number, records.mark[kept], cleaned.words.copy_keys(), words)
+    counts = dict(zip(columns["words"], cleaned.words.counts()[0].tolist(), strict=True))
     facts = facts_of(origin, scale, ratings, cleaned.dropped, rules) | titles.facts()
+    facts |= {"languages": recognise_languages(counts, stop_words())}
     return Corpus(
         users=StringColumn.from_strings(user.names),
         items=StringColumn.from_strings(item.names),

@@ -56,6 +56,7 @@ def prepare_corpus(
     levels: int = 5,
     copies: str = DROP,
     core_first: bool = False,
+    plain_words: bool = False,
     items: Sequence[PathLike] = (),
     item_columns: Mapping[str, str] | None = None,
     overwrite: bool = False,
@@ -69,7 +70,7 @@ def prepare_corpus(
     `items` are files about the items of the reviews, and `item_columns` says which of their columns is what.
     """
     check_copy_rule(copies)
-    out, rules = Path(out), CorpusRules(min_reviews, levels, copies, core_first)
+    out, rules = Path(out), CorpusRules(min_reviews, levels, copies, core_first, plain_words)
     size = workers if workers is not None else workers_for(files)
     about_items = open_items(
         list(items), item_columns, progress=reading_items

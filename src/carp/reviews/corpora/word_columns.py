@@ -28,6 +28,7 @@ class KeptTexts(NamedTuple):
 
     chunk: TextChunk
     places: Ints  # which texts of the chunk
+    plain: bool  # whether a word is a run of letters and digits, whatever the script
 
 
 class CutTexts(NamedTuple):
@@ -46,7 +47,7 @@ CutEach = Callable[[Callable[[KeptTexts], CutTexts], Iterable[KeptTexts]], Itera
 
 def cut_texts(kept: KeptTexts) -> CutTexts:
     texts = kept.chunk.encoded(kept.places)
-    tokens = tokenise_bytes(texts)
+    tokens = tokenise_bytes(texts, plain=kept.plain)
     sizes = np.fromiter(map(len, texts), np.int64, len(texts))
     words = len(tokens.words)
     total = np.bincount(tokens.tokens, minlength=words)
@@ -98,10 +99,16 @@ class WordColumns:
                 column.abandon()
 
     def cut(
-        self, chunks: Sequence[TextChunk], kept: Ints, each: CutEach = map, progress: OnProgress | None = None
+        self,
+        chunks: Sequence[TextChunk],
+        kept: Ints,
+        each: CutEach = map,
+        progress: OnProgress | None = None,
+        *,
+        plain: bool = False,
     ) -> None:
         """Cut the texts of the kept records into words and append them, in order."""
-        tasks, done = _kept_texts(chunks, kept), 0
+        tasks, done = _kept_texts(chunks, kept, plain), 0
         for task, found in zip(tasks, each(cut_texts, tasks), strict=True):
             self._add(found)
             task.chunk.discard()
@@ -148,11 +155,11 @@ class WordColumns:
         }
 
 
-def _kept_texts(chunks: Sequence[TextChunk], kept: Ints) -> list[KeptTexts]:
+def _kept_texts(chunks: Sequence[TextChunk], kept: Ints, plain: bool) -> list[KeptTexts]:
     """The kept records of each chunk. Chunks without any are left out."""
     edges = np.searchsorted(kept, [*(chunk.first for chunk in chunks), np.iinfo(np.int64).max])
     return [
-        KeptTexts(chunk, kept[edges[number] : edges[number + 1]] - chunk.first)
+        KeptTexts(chunk, kept[edges[number] : edges[number + 1]] - chunk.first, plain)
         for number, chunk in enumerate(chunks)
         if edges[number] < edges[number + 1]
     ]

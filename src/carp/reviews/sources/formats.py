@@ -90,6 +90,7 @@ def read_reviews(
     max_bytes: int = MAX_BYTES,
     titles: bool = True,
     encoding: str | None = None,
+    markup: bool = False,
     progress: OnProgress | None = None,
 ) -> Reviews:
     """Read files, folders, zip archives, workbooks, addresses of object stores, or a pandas or polars frame.
@@ -105,6 +106,7 @@ def read_reviews(
         max_bytes: The most bytes that one file may unpack to.
         titles: Whether a column with names of the items, such as `name`, is taken as their titles.
         encoding: The encoding of the files; without it, it is recognised by looking.
+        markup: Leave tags of HTML in texts as they are.
         progress: Called with how much has been read, and with how much there is.
 
     Returns:
@@ -115,7 +117,7 @@ def read_reviews(
     >>> read_reviews(frame)
     <Reviews: 1 reviews by 1 users of 1 items, frame, ratings 1 to 5>
     """
-    asked = SourceRequest(format, columns, rating_range, clip_ratings, max_bytes, titles, encoding)
+    asked = SourceRequest(format, columns, rating_range, clip_ratings, max_bytes, titles, encoding, markup)
     return gather(open_sources(source, asked, progress))
 
 

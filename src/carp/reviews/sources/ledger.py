@@ -31,6 +31,14 @@ MAX_ID = 1_000
 MAX_TITLE = 1_000
 SHOWN = 60  # characters of a value that are shown
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+ESCAPED_AT_MOST = 3
+_HIDDEN = re.compile(r"<!--.*?-->|<(script|style)\b[^<>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
+_LINE_TAG = re.compile(r"</?(?:br|p|div|li|tr|h[1-6]|blockquote|ul|ol|table|hr)(?:\s[^<>]*)?/?>", re.IGNORECASE)
+_TAG = re.compile(
+    r"</?(?:a|abbr|b|big|center|cite|code|em|font|i|iframe|img|input|ins|kbd|mark|object|pre|q|s|small|span|strike|strong|sub"
+    r"|sup|tbody|td|th|thead|tt|u|video)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
 _DATE_FORMATS = ("%B %d, %Y", "%b %d, %Y", "%m %d, %Y", "%m/%d/%Y")
 
 
@@ -213,7 +221,7 @@ def number_of(value: Any, highest: float = 5.0) -> float:
     return found.value
 
 
-def _words(value: Any) -> str:
+def _words(value: Any, *, markup: bool) -> str:
     if type(value) is not str:
         if _is_missing(value):
             raise Unusable("text is missing")
@@ -221,9 +229,24 @@ def _words(value: Any) -> str:
             raise Unusable("text is not a string", value)
     if len(value) > MAX_TEXT:
         raise Unusable(f"text is longer than {MAX_TEXT:,} characters", value)
-    if "&" in value:
-        value = unescape(value)
+    value = (unescape(value) if "&" in value else value) if markup else without_markup(value)
     return "" if value.isspace() else _unicode(value, "text")
+
+
+def without_markup(text: str) -> str:
+    """A text without tags of HTML, and with characters in place of entities, also of those that were escaped twice.
+
+    >>> without_markup("Good &amp;amp; <b>loud</b>.<br />I <3 it<script>x()</script>, 2 < 3")
+    'Good & loud.\\nI <3 it, 2 < 3'
+    """
+    for _ in range(ESCAPED_AT_MOST):
+        if "&" not in text or (plain := unescape(text)) == text:
+            break
+        text = plain
+    if "<" not in text:
+        return text
+    text = _LINE_TAG.sub("\n", _HIDDEN.sub("", text))
+    return _TAG.sub("", text)
 
 
 def unescape(text: str) -> str:
@@ -321,11 +344,19 @@ class Check:
     """Turn the fields of one record into a Review or a Rejection."""
 
     def __init__(
-        self, file: str, scale: RatingScale | None, *, any_rating: bool, splits: bool, titles: bool = True
+        self,
+        file: str,
+        scale: RatingScale | None,
+        *,
+        any_rating: bool,
+        splits: bool,
+        titles: bool = True,
+        markup: bool = False,
     ) -> None:
         self.file = file
         self.splits = splits
         self.titles = titles
+        self.markup = markup
         self.low, self.high = -math.inf, math.inf
         self.out_of = 5.0 if scale is None else scale.high
         if scale is not None and not any_rating:
@@ -342,7 +373,7 @@ class Check:
                 raise Unusable(f"rating lies outside {self.low:g} to {self.high:g}", rating)
             part = _part(split) if self.splits else None
             named = title_of(title) if self.titles else None
-            return Review(who, what, number, _words(text), seconds(time), part, named)
+            return Review(who, what, number, _words(text, markup=self.markup), seconds(time), part, named)
         except Unusable as fault:
             return Rejection.of(self.file, line, str(fault), fault.value)
 

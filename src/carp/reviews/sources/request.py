@@ -43,6 +43,7 @@ class SourceRequest:
     max_bytes: int = MAX_BYTES
     titles: bool = True  # whether names of things in the reviews are taken as their titles
     encoding: str | None = None  # of the files; None looks at them
+    markup: bool = False  # whether tags of HTML in texts are left as they are
 
     def __post_init__(self) -> None:
         if self.format not in ("auto", *FORMATS):
@@ -69,7 +70,7 @@ class SourceRequest:
         return Reading(folder, self.max_bytes, given)
 
     def check(self, file: str, scale: RatingScale | None, *, splits: bool = False) -> Check:
-        return Check(file, scale, any_rating=self.clip_ratings, splits=splits, titles=self.titles)
+        return Check(file, scale, any_rating=self.clip_ratings, splits=splits, titles=self.titles, markup=self.markup)
 
     def title_column(self, chosen: Mapping[str, str]) -> TitleColumn | None:
         """The column with the names of things among the chosen ones, if there is one and titles are wanted."""
