@@ -15,17 +15,19 @@ from carp.errors import UsageError
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.preparation import Prepared
+    from carp.reviews.sources.databases import SqlQuery
 
 
 def prepare(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FILE...",
             help="Files of reviews, folders, patterns such as 'reviews/*.csv', addresses such as s3://bucket/key, or - "
             "for standard input. Files may be packed with gzip, zstd or zip.",
         ),
-    ],
+    ] = None,
+    *,
     out: Out,
     format: Annotated[
         str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv, parquet or xlsx. auto looks at the file.")
@@ -56,6 +58,14 @@ def prepare(
     encoding: Annotated[
         str | None, typer.Option(metavar="NAME", help="Encoding of the files, such as cp1252. Default: look at them.")
     ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(metavar="QUERY", help="Read the reviews by a query to --database instead of from files."),
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A file of SQLite or DuckDB, or an address, postgresql://user@host/name."),
+    ] = None,
     items: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Titles, categories, descriptions and pictures of the items. Repeatable."),
@@ -81,11 +91,12 @@ def prepare(
     if item_columns and not items:
         raise UsageError("there is no file about items", where="--item-column", fix="give it with --items FILE")
     check_new_folder(out, "corpus", overwrite)
+    given = _given(files, sql, database)
     asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles, encoding=encoding)
     asked = replace(asked, markup=as_in_paper)
     with progress_bars() as stage:
         prepared = prepare_corpus(
-            files,
+            given,
             out,
             asked,
             min_reviews=min_reviews,
@@ -98,6 +109,24 @@ def prepare(
             reading_items=stage("reading about items") if items else None,
         )
     _report_corpus(prepared, out, as_json)
+
+
+def _given(files: list[str] | None, sql: str | None, database: str | None) -> list[str] | SqlQuery:
+    """The files, or the query to a database; never both."""
+    from carp.reviews.sources.databases import SqlQuery
+
+    if (sql is None) != (database is None):
+        where, other = ("--sql", "--database") if database is None else ("--database", "--sql")
+        raise UsageError(f"{where} needs {other}", where="carp prepare", fix=f"give {other} too")
+    if sql is None or database is None:
+        if not files:
+            fix = "give files of reviews, or --sql with --database"
+            raise UsageError("there is nothing to read", where="carp prepare", fix=fix)
+        return files
+    if files:
+        fix = "give files or --sql, and prepare the others separately"
+        raise UsageError("files and a query cannot be mixed", where="carp prepare", fix=fix)
+    return SqlQuery(sql, database)
 
 
 def _cleaning(copies: str | None, as_in_paper: bool) -> dict[str, Any]:

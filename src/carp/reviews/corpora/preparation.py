@@ -23,6 +23,7 @@ from carp.reviews.corpora.vocabulary_choice import WordCounts
 from carp.reviews.corpora.word_columns import WordColumns
 from carp.reviews.corpora.worker_pool import WorkerPool
 from carp.reviews.corpora.worker_processes import usable_cores
+from carp.reviews.sources.databases import SqlQuery
 from carp.reviews.sources.formats import open_sources
 from carp.reviews.sources.gathering import SourcesRead
 from carp.reviews.sources.item_files import gather_items, open_items
@@ -48,7 +49,7 @@ class Prepared(NamedTuple):
 
 
 def prepare_corpus(
-    files: Sequence[PathLike],
+    files: Sequence[PathLike] | SqlQuery,
     out: Path | str,
     asked: SourceRequest,
     *,
@@ -76,7 +77,7 @@ def prepare_corpus(
         list(items), item_columns, progress=reading_items
     )  # before hours of reading reviews, not after
     with _no_new_parents(out), new_folder(out, "corpus", overwrite=overwrite) as partial, disk_errors(out):
-        sources = open_sources(list(files), asked, reading)
+        sources = open_sources(files if isinstance(files, SqlQuery) else list(files), asked, reading)
         corpus, counts, origin = _build(partial, sources, rules, size, cutting)
         statistics = _statistics(corpus, counts, sources_of(origin))
         found = gather_items(about_items, corpus.items.index())
@@ -102,10 +103,10 @@ def _build(
         return assemble(origin, scale, records, cleaned, rules), words.counts(), origin
 
 
-def workers_for(files: Sequence[PathLike]) -> int:
+def workers_for(files: Sequence[PathLike] | SqlQuery) -> int:
     """How many processes to use: one for small files, otherwise one for each core."""
     size = 0.0
-    for file in files:
+    for file in () if isinstance(files, SqlQuery) else files:
         with contextlib.suppress(InputError):  # the error is raised later, when this file is read
             for location in locate([file]):
                 local = not location.dataset and location.size and not is_address(location.place)

@@ -17,6 +17,7 @@ from typing import Any
 from carp.errors import InputError, UsageError
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.sources.beer_blocks import BEER_KEYS, BEER_NAME, BEERADVOCATE, RATEBEER, beer_records, beer_scale
+from carp.reviews.sources.databases import SqlQuery, read_sql
 from carp.reviews.sources.frames import BATCH_ROWS, read_pandas, read_parquet, read_polars
 from carp.reviews.sources.gathering import gather
 from carp.reviews.sources.json_lines import JsonLines
@@ -91,6 +92,7 @@ def read_reviews(
     titles: bool = True,
     encoding: str | None = None,
     markup: bool = False,
+    database: str | None = None,
     progress: OnProgress | None = None,
 ) -> Reviews:
     """Read files, folders, zip archives, workbooks, addresses of object stores, or a pandas or polars frame.
@@ -107,6 +109,8 @@ def read_reviews(
         titles: Whether a column with names of the items, such as `name`, is taken as their titles.
         encoding: The encoding of the files; without it, it is recognised by looking.
         markup: Leave tags of HTML in texts as they are.
+        database: A file of SQLite or DuckDB, or an address such as `postgresql://user@host/name`; the source is then a
+            query.
         progress: Called with how much has been read, and with how much there is.
 
     Returns:
@@ -118,7 +122,7 @@ def read_reviews(
     <Reviews: 1 reviews by 1 users of 1 items, frame, ratings 1 to 5>
     """
     asked = SourceRequest(format, columns, rating_range, clip_ratings, max_bytes, titles, encoding, markup)
-    return gather(open_sources(source, asked, progress))
+    return gather(open_sources(source if database is None else SqlQuery(str(source), database), asked, progress))
 
 
 def open_sources(source: Any, asked: SourceRequest, progress: OnProgress | None) -> Iterator[OpenSource]:
@@ -130,6 +134,9 @@ def open_sources(source: Any, asked: SourceRequest, progress: OnProgress | None)
             if library == "pandas"
             else read_polars(source.lazy(), "polars frame", "frame", asked)
         )
+        return
+    if isinstance(source, SqlQuery):
+        yield read_sql(source, asked)
         return
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str | os.PathLike) for path in paths):

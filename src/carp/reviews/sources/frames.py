@@ -77,12 +77,20 @@ def polars_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
 def read_pandas(frame: Any, asked: SourceRequest) -> OpenSource:
     name = "pandas frame"
     names = [str(column) for column in frame.columns]
+    columns = [pandas_column(frame, place) for place in range(len(names))]
+    return table_source(names, zip(*columns, strict=True), name, "frame", asked)
+
+
+def table_source(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], name: str, format: str, asked: SourceRequest
+) -> OpenSource:
+    """The reviews in the rows of a table with these columns."""
     chosen = resolve_columns(names, asked.columns, name)
-    columns = [pandas_column(frame, names.index(column)) for column in chosen.values()]
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    records = _table_records(zip(*columns, strict=True), list(chosen), check)
-    return OpenSource(name, "frame", scale, records, title_column=asked.title_column(chosen), columns=chosen)
+    roles = {column: role for role, column in chosen.items()}
+    records = _table_records(rows, [roles.get(column, "") for column in names], check)
+    return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen), columns=chosen)
 
 
 def pandas_column(frame: Any, place: int) -> list[Any]:

@@ -126,7 +126,7 @@ def _remote_errors(address: str) -> Iterator[None]:
         raise
     except ImportError as error:
         needed = getattr(error, "name", None) or str(error).splitlines()[0]
-        fix = "install it, for instance with: pip install 'carp-rec[stores]'"
+        fix = "install it with pip"
         raise InputError(f"this kind of address needs a package ({needed})", where=address, fix=fix) from None
     except FileNotFoundError:
         raise InputError("there is no such file or bucket", where=address, fix="check the address") from None
