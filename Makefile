@@ -6,7 +6,7 @@ CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve test-postgres lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -54,6 +54,9 @@ docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 install: $(VENV)/installed-dev  # everything the tests, the linters, the docs and the benchmarks need
+
+test-postgres: install  # queries to a real PostgreSQL, which is installed from the distribution's packages if it is not there
+	CARP_INSTALL_POSTGRES=1 $(BIN)/python -m pytest tests/reviews/test_databases.py
 
 torture: install  # everything that may go wrong, at full numbers; SEED=... replays, PARTS="hostile kills" chooses
 	$(BIN)/python benchmarks/torture.py --seed $(or $(SEED),0) --out results/torture.jsonl $(if $(PARTS),--parts $(PARTS))

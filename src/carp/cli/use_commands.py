@@ -12,7 +12,7 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say, show_json
-from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, newcomer_reviews, read_ids
+from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, key_values, newcomer_reviews, read_ids
 from carp.cli.output_files import check_new_file
 from carp.cli.train_command import seen_before
 from carp.errors import InputError, UsageError
@@ -29,11 +29,20 @@ if TYPE_CHECKING:
 def predict(
     model: Model,
     pairs: Annotated[
-        Path | None, typer.Argument(metavar="PAIRS.CSV", help="CSV file with the columns user,item.")
+        str | None,
+        typer.Argument(
+            metavar="PAIRS", help="A file with the columns user and item, or anything else that carp prepare reads."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: standard output.")] = None,
     user: Annotated[str | None, typer.Option(help="One user, instead of a file.")] = None,
     item: Annotated[str | None, typer.Option(help="One item, instead of a file.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE=NAME", help="Name the column for user or item.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Encoding of the file, such as cp1252. Default: look at it.")
+    ] = None,
     titles: Titles = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -42,17 +51,21 @@ def predict(
 
     Unknown users and items get an answer and a note.
     """
-    from carp.render.console_tables import PairFile, predictions_csv, read_pairs
+    from carp.render.console_tables import predictions_csv
+    from carp.reviews.sources.pair_files import PairFile, read_pairs
     from carp.storage import write_bytes
 
     if (pairs is None) == (user is None and item is None) or (user is None) != (item is None):
         fix = "give a file of pairs, or both --user and --item"
         raise UsageError("it is not clear which pairs to predict", where="carp predict", fix=fix)
     if out is not None:
-        if pairs is not None and out.exists() and out.samefile(pairs):
+        if pairs is not None and out.exists() and Path(pairs).exists() and out.samefile(pairs):
             raise UsageError("--out is the file of pairs itself", where=str(out), fix="choose another --out")
         check_new_file(out, overwrite)
-    asked = PairFile([(str(user), str(item))], [], [[]]) if pairs is None else read_pairs(pairs)
+    columns = key_values(column, "--column")
+    asked = PairFile([(str(user), str(item))], [], [[]])
+    if pairs is not None:
+        asked = read_pairs(pairs, columns=columns or None, encoding=encoding)
     recommender = carp.load(model)
     found = recommender.predict(asked.pairs)
     names = [recommender.title(item) for _, item in asked.pairs]
