@@ -23,6 +23,7 @@ from carp.serve.engine_pool import EnginePool
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem
 from carp.upkeep.updating import update_model
+from played_engines import NO_PROCESS, OneEngine, settled
 from swap_storm import reload, replacing, requests_for, weather
 
 
@@ -90,8 +91,6 @@ class Playing(EnginePool):
 
 
 def test_what_an_engine_was_at_is_answered_by_the_model_it_was_given_to(tmp_path):
-    from tests.serve.test_waiting import NO_PROCESS, OneEngine, settled
-
     (tmp_path / "manifest.json").write_text("{}")
 
     async def everything():
