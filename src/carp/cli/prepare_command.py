@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from carp.cli.messages import progress_bars, say, show_json
-from carp.cli.options import AsJson, Out, Overwrite, key_values
+from carp.cli.options import AsJson, Engine, Out, Overwrite, RayAddress, check_engine, key_values
 from carp.cli.output_files import check_new_folder
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.preparation import Prepared
+    from carp.reviews.corpora.worker_pool import TaskPool
 
 
 def prepare(
@@ -49,6 +52,8 @@ def prepare(
     no_titles: Annotated[
         bool, typer.Option("--no-titles", help="Do not take names of items in the reviews as their titles.")
     ] = False,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +67,8 @@ def prepare(
         raise UsageError("there is no file about items", where="--item-column", fix="give it with --items FILE")
     check_new_folder(out, "corpus", overwrite)
     asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles)
-    with progress_bars() as stage:
+    check_engine(engine, ray_address)
+    with pool_on(engine, ray_address) as pool, progress_bars() as stage:
         prepared = prepare_corpus(
             files,
             out,
@@ -71,11 +77,24 @@ def prepare(
             items=items or (),
             item_columns=item_columns or None,
             overwrite=overwrite,
+            pool=pool,
             reading=stage("reading"),
             cutting=stage("cutting into words"),
             reading_items=stage("reading about items") if items else None,
         )
     _report_corpus(prepared, out, as_json)
+
+
+@contextlib.contextmanager
+def pool_on(engine: str, address: str | None) -> Iterator[TaskPool | None]:
+    """Who does the work elsewhere, if anybody should."""
+    if engine == "here":
+        yield None
+        return
+    from carp.scale.ray_cluster import connected
+
+    with connected(address) as cluster:
+        yield cluster
 
 
 def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:
