@@ -38,6 +38,7 @@ COMMANDS = (
     use_commands.evaluate,
     use_commands.predict,
     use_commands.explain,
+    use_commands.aspects,
     use_commands.recommend,
     upkeep_commands.update,
     upkeep_commands.forget,

@@ -135,7 +135,7 @@ def _rate(app: FastAPI, engine: Engine) -> None:
         response_model=answers.RecommendAnswer,
     )
     async def recommend(query: Annotated[RecommendQuery, Query()]) -> Response:
-        return answered(await engine.ask("recommend", query.user, query.n))
+        return answered(await engine.ask("recommend", query.user, query.n, query.wishes()))
 
     @app.post(
         "/api/newcomer",
@@ -143,7 +143,7 @@ def _rate(app: FastAPI, engine: Engine) -> None:
         response_model=answers.NewcomerAnswer,
     )
     async def newcomer(body: Newcomer) -> Response:
-        return answered(await engine.ask("newcomer", body.reviews, body.items, body.explain, body.n))
+        return answered(await engine.ask("newcomer", body.reviews, body.items, body.explain, body.n, body.wishes()))
 
 
 async def _asked_in_parts(engine: Engine, parts: Sequence[Sequence[Any]]) -> list[bytes]:

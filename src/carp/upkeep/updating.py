@@ -120,7 +120,10 @@ def revised(before: Recommender, revision: RevisedCorpus) -> tuple[Recommender, 
     fitted = revised_model(old, revision)
     if reads_alike(fitted):
         fitted.sides = sides_again(old, fitted, revision)
-    after = Recommender.of(fitted, training_log=before.training_log)
+    # Where words went, what they say of each other is learned again; else the guide stays, as weights do.
+    same_words = fitted.corpus.vocabulary.words == old.corpus.vocabulary.words
+    guide = before.explainer.guide if same_words and before.explainer.reads_by_guide else None
+    after = Recommender.of(fitted, training_log=before.training_log, guide=guide)
     if not fitted.model.learns:
         measure_again(after)
     return after, answer_moves(old, fitted, revision)

@@ -30,6 +30,12 @@ def stop_words() -> frozenset[str]:
     return _english()
 
 
+@cache
+def general_words() -> frozenset[str]:
+    """English words of judgement and of telling: models see them, but no aspect is named by them."""
+    return _stop_words(resources.files("carp.reviews.text").joinpath("general_words.txt").read_text("utf-8"))
+
+
 def read_stop_words(choice: str | Path) -> frozenset[str]:
     """`english` is the list in this package, `none` is empty, and anything else is a file.
 
