@@ -46,9 +46,9 @@ torture-serve: install  # what the service must bear, at its full numbers, about
 	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --out $(MODEL) --set epochs=2
 	$(BIN)/python benchmarks/torture_serve.py $(MODEL)
 
-cluster: install  # the stages on a Ray cluster of three nodes on this machine, of which one is killed
+cluster: install  # several processes with all models, and a Ray cluster of three nodes on this machine, one of them killed
 	$(PIP) --editable '.[ray]'
-	CARP_CLUSTER=1 $(BIN)/python -m pytest tests/cluster
+	CARP_CLUSTER=1 $(BIN)/python -m pytest tests/cluster tests/scale tests/training/test_several_processes.py
 
 ranking: install  # lists of recommendations judged; CORPORA are folders made by carp prepare
 	$(PIP) --editable '.[compare]'

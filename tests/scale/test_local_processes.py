@@ -14,7 +14,7 @@ import pytest
 import carp
 from carp.cli import entry
 from carp.reviews.shop.made_up_shop import make_shop
-from carp.scale.local_processes import run_together
+from carp.scale.local_processes import ProcessLost, run_together
 from carp.training.checkpoint import CHECKPOINT
 
 SOURCE = Path(carp.__file__).parents[1]
@@ -35,6 +35,7 @@ def words_of(corpus, out, epochs):
     return ["train", str(corpus), "--out", str(out), "--device", "cpu", *options]
 
 
+@pytest.mark.skipif(os.environ.get("CARP_CLUSTER") != "1", reason="five interpreters take long; make cluster runs this")
 def test_a_killed_process_ends_the_training_with_one_line_and_a_checkpoint_that_one_process_goes_on_from(
     corpus, tmp_path, capsys
 ):
@@ -59,6 +60,17 @@ def test_a_model_in_closed_form_is_fitted_by_one_process_and_says_so(corpus, tmp
     words = ["train", str(corpus), "--out", str(tmp_path / "model"), "--model", "bias", "--processes", "3"]
     assert entry.main([*words, "--device", "cpu"]) == 0
     assert "one process fits it, and the others have nothing to do" in capsys.readouterr().err
+
+
+def test_a_process_that_is_killed_is_named_in_one_line(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal\nif os.environ.get('RANK') == '1':\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCE}"}
+    with pytest.raises(ProcessLost, match=r"process 2 of 2 was lost \(ended by SIGKILL\)") as caught:
+        run_together(["--version"], 2, "model.training", environment)
+    assert caught.value.where == "model.training"
+    assert "--resume" in caught.value.fix
 
 
 def test_all_processes_well_is_well():

@@ -19,8 +19,11 @@ from carp.errors import CarpWarning
 from carp.models import REGISTRY, model_class
 from carp.storage import load_arrays
 
-LEARNING = sorted(name for name in REGISTRY if model_class(name).learns and not name.startswith("carp-"))
-RESUMED = ["carp", "mf", "tarmf"]  # from a checkpoint of one process, and gone on from by one again
+# Each has a way of its own to share a batch; the others share it as these do. `make cluster` takes them all.
+TELLING = ["carp", "cmle", "mpcn", "tarmf"]
+ALL = sorted(name for name in REGISTRY if model_class(name).learns and not name.startswith("carp-"))
+LEARNING = ALL if os.environ.get("CARP_CLUSTER") == "1" else TELLING
+RESUMED = ["carp", "tarmf"]  # from a checkpoint of one process, and gone on from by one again
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -54,6 +54,7 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Compare models on the same splits. A run that was stopped continues where it left off."""
+    check_engine(engine, ray_address)
     from carp.bench.datasets import find_sources
     from carp.bench.grid import Grid, read_systems, run_grid
     from carp.bench.study import read_values
@@ -82,7 +83,6 @@ def bench(
 @contextlib.contextmanager
 def _elsewhere(engine: str, address: str | None) -> Iterator[Runner | None]:
     """What runs cells on a cluster, if one is wanted."""
-    check_engine(engine, address)
     if engine == "here":
         yield None
         return
@@ -173,6 +173,7 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Vary one setting at a time and show its effect as a table and a plot."""
+    check_engine(engine, ray_address)
     from carp.bench.datasets import find_sources
     from carp.bench.grid import entry_or_error
     from carp.bench.study import named_studies, read_varied, run_studies, study_cells

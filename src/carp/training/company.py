@@ -129,6 +129,7 @@ class Company:
 
     def agree(self, model: RatingModel, optimizer: torch.optim.Optimizer, progress: TrainingState) -> TrainingState:
         """All go on from where the first process stands."""
+        self._take_sizes(model)
         self.agree_on_weights(model)
         kept = self._told({"progress": asdict(progress), "steps": self._steps(optimizer)})
         steps = kept["steps"]
@@ -147,6 +148,13 @@ class Company:
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
         known = {number: optimizer.state.get(one) for number, one in enumerate(parameters)}
         return {str(number): float(state["step"]) for number, state in known.items() if state}
+
+    def _take_sizes(self, model: RatingModel) -> None:
+        """Make room for tensors whose sizes only the first process has seen in the data."""
+        state = model.state_dict()
+        sizes = self._told({name: list(tensor.shape) for name, tensor in state.items()})
+        if sizes != {name: list(tensor.shape) for name, tensor in state.items()}:
+            model.load_state_dict({name: tensor.new_zeros(sizes[name]) for name, tensor in state.items()})
 
     def agree_on_weights(self, model: RatingModel) -> None:
         for tensor in model.state_dict().values():

@@ -22,6 +22,7 @@ Kind = Literal["users", "items", "words"]
 Places = NDArray[np.int64]
 State = Mapping[str, Tensor]
 KINDS: tuple[Kind, ...] = ("users", "items", "words")
+OF_PAIRS = TunedBiases.sized_by_data
 ROUNDS = 50  # of alternating between people and things, as in fitting
 
 
@@ -61,8 +62,13 @@ def rows_of_tables(kind: type[RatingModel], config: Any, sizes: Sizes) -> dict[s
 
 
 def carried_over(state: State, onto: State, rows: Mapping[str, Kind], old: Renumbering) -> dict[str, Tensor]:
-    """The tensors of `onto` with the rows of `state` that belong to the same people, things and words."""
-    return {name: _carried(name, state[name], target, rows.get(name), old) for name, target in onto.items()}
+    """The tensors of `onto` with the rows of `state` that belong to the same people, things and words.
+
+    What is kept of pairs is left out: their numbers change with everybody's, and it is worked out again.
+    """
+    of_rows = {name: target for name, target in onto.items() if name.rpartition(".")[2] not in OF_PAIRS}
+    carried = {name: _carried(name, state[name], target, rows.get(name), old) for name, target in of_rows.items()}
+    return {**onto, **carried}
 
 
 def _carried(name: str, given: Tensor, target: Tensor, kind: Kind | None, old: Renumbering) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from carp.models.base import RatingModel
 from carp.models.batch import Pairs, TrainingData
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents
@@ -40,11 +41,17 @@ def _carried_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
     baseline = TunedBiases(corpus.sizes).to(before.device)
     baseline.load_state_dict(carried_over(before.baseline.state_dict(), empty_like(baseline), BIAS_ROWS, revision.old))
     train_pairs = corpus.pairs(TRAIN)
-    for biases in [baseline, *(part for part in model.modules() if isinstance(part, TunedBiases))]:
-        solve_again(biases, train_pairs, revision.users, revision.items)
+    for now, was in zip(_biases(model, baseline), _biases(old, before.baseline), strict=True):
+        solve_again(now, train_pairs, revision.users, revision.items)
+        if len(was.pairs):
+            now.leave_out(train_pairs)
     after = FittedModel(before.name, model.eval(), baseline, corpus, before.device, dict(before.facts))
     _welcome_new(after, revision)
     return after
+
+
+def _biases(model: RatingModel, baseline: TunedBiases) -> list[TunedBiases]:
+    return [baseline, *(part for part in model.modules() if isinstance(part, TunedBiases))]
 
 
 @torch.no_grad()
@@ -71,6 +78,7 @@ def _fitted_again(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
     train(model, data, settings.training, seed=facts["seed"], device=before.device)
     baseline = TunedBiases(corpus.sizes)
     baseline.fit(data.train, data.valid, corpus.levels)
+    baseline.leave_out(data.train)
     return FittedModel(before.name, model.eval(), baseline.to(before.device), corpus, before.device, dict(facts))
 
 
