@@ -92,12 +92,12 @@ def _look(guide: ReadingGuide, corpus: FittedCorpus) -> _Looked:
         words, starts, _ = corpus.vocabulary.encode(source.text)
         begins = [begin for begin, _ in source.sentences]
         place = np.maximum(np.searchsorted(begins, starts, side="right") - 1, 0)
-        tones = guide.tones(record, source, float(corpus.rating[record]))
+        tones, of_rating = guide.tones(source, record), guide.of_rating(float(corpus.rating[record]))
         for number in np.unique(place).tolist():
             shares = guide.aspects.membership[np.asarray(words)[place == number]]
             aspect = int(guide.aspects.of_sentences(np.asarray(words)[place == number], _zeros(shares), 1)[0])
             belonging = float(shares[:, aspect].mean())
-            found.append((record, number, len(shares), aspect, belonging, float(tones[number])))
+            found.append((record, number, len(shares), aspect, belonging, float(tones[number]) + of_rating))
     columns = np.array(found, dtype=np.float64).reshape(-1, 6).T
     record, number, count, aspect = (column.astype(np.int64) for column in columns[:4])
     return _Looked(record, number, count, aspect, columns[4], columns[5])

@@ -182,8 +182,10 @@ class Explanation:
     @property
     def little_known(self) -> bool:
         """Whether the texts hardly move the rating, so that there is next to nothing to explain."""
-        low, high = self.rating_range
-        return self.texts_move is not None and abs(self.texts_move) < LITTLE * (high - low) and not self.findings
+        least = LITTLE * (self.rating_range[1] - self.rating_range[0])
+        if self.texts_move is None or abs(self.texts_move) >= least:
+            return False
+        return all(abs(finding.amount) < least for finding in self.findings)
 
     @property
     def prevailing(self) -> Sentiment | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, diags_array
+from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import Ridge
 
@@ -35,6 +35,8 @@ class Praise:
 
     def of_texts(self, texts: Sequence[str]) -> Floats:
         """How far above (below) the usual rating each text speaks."""
+        if not len(texts):
+            return np.zeros(0)
         return np.asarray(_rows(texts) @ self.weight.astype(np.float64))
 
     def of_words(self, words: Sequence[str]) -> Floats:
@@ -76,5 +78,6 @@ def _rows(texts: Sequence[str]) -> csr_matrix:
         texts
     )
     counts.data = 1 + np.log(counts.data)
-    terms = np.maximum(np.diff(counts.indptr), 1)
-    return csr_matrix(diags_array(1 / np.sqrt(terms)) @ counts)
+    terms = np.diff(counts.indptr)
+    counts.data /= np.repeat(np.sqrt(terms), terms)
+    return counts

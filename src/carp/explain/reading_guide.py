@@ -25,6 +25,8 @@ from carp.training.fitted_corpus import FittedCorpus
 
 Floats = NDArray[np.float64]
 OF_ITS_RATING = 0.25  # of a review's rating that each of its sentences takes on
+CLEAR_SHARE = 0.75  # of how far sentences usually go, for one to be clear
+REVIEWS_SAMPLED = 2_000  # to see how far sentences usually go
 REVIEWS_KEPT = 100_000  # whose sentences' tones are remembered
 _CLAUSE_ENDS = re.compile(r"[,;:()\[\]、，；：،؛]+")
 
@@ -38,24 +40,31 @@ class ReadingGuide:
     praise: Praise
     aspects: NamedAspects
     mean_rating: float  # of the training reviews, in stars
+    clear_tone: float  # stars: a sentence that says less neither praises nor complains
     _tones: dict[int, Floats] = field(default_factory=dict, repr=False)
 
-    def tones(self, record: int, review: WrittenReview, stars: float | None) -> Floats:
-        """How far each sentence of a review speaks for what it is about, in stars; below 0, against it.
+    def tones(self, review: WrittenReview, record: int = -1) -> Floats:
+        """How far each sentence of a review speaks for what it is about, in stars, by its words; below 0, against it.
+        With its record in the corpus, the answer is remembered."""
+        if record not in self._tones:
+            self.remember({record: review})
+        return self._tones[record] if record >= 0 else self._tones.pop(record)
 
-        What the words say counts most. A sentence of a good review is rather praise, and one of a bad review rather a
-        complaint, so the rating counts too.
-        """
-        if stars is not None and record in self._tones:
-            return self._tones[record]
-        text = review.text
-        found = self.praise.of_texts([text[start:end] for start, end in review.sentences])
-        if stars is None:
-            return found
-        found = found + OF_ITS_RATING * (stars - self.mean_rating)
-        if len(self._tones) < REVIEWS_KEPT:
-            self._tones[record] = found
-        return found
+    def remember(self, reviews: Mapping[int, WrittenReview]) -> None:
+        """Read the reviews that were not read before, all at once."""
+        if len(self._tones) > REVIEWS_KEPT:
+            self._tones.clear()
+        new = {record: review for record, review in reviews.items() if record not in self._tones}
+        if not new:
+            return
+        spans = [(review.text, span) for review in new.values() for span in review.sentences]
+        found = self.praise.of_texts([text[start:end] for text, (start, end) in spans])
+        ends = np.cumsum([len(review.sentences) for review in new.values()])
+        self._tones.update(zip(new, np.split(found, ends[:-1]), strict=True))
+
+    def of_rating(self, stars: float) -> float:
+        """What a review's rating adds to the tone of its sentences: one of a good review is rather praise."""
+        return OF_ITS_RATING * (stars - self.mean_rating)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The guide as columns of a file; words that say nothing are left out."""
@@ -67,6 +76,7 @@ class ReadingGuide:
             "membership": self.aspects.membership,
             "names": np.frombuffer(b"\0".join(names), np.uint8),
             "mean_rating": np.array([self.mean_rating]),
+            "clear_tone": np.array([self.clear_tone]),
         }
 
     @staticmethod
@@ -74,7 +84,7 @@ class ReadingGuide:
         """From the columns of a file, for a vocabulary of so many words; columns that do not fit are refused."""
         places, weights, membership = (columns[n] for n in ("praise_places", "praise_weights", "membership"))
         names = tuple(columns["names"].tobytes().decode("utf-8").split("\0"))
-        (mean,) = columns["mean_rating"].tolist()
+        (mean,), (clear,) = columns["mean_rating"].tolist(), columns["clear_tone"].tolist()
         need(places.dtype == np.int32 and weights.dtype == np.float32, "what words say is of another kind")
         need(places.shape == weights.shape == (len(places),), "what words say has holes")
         need(not len(places) or (places.min() >= 0 and places.max() < PRAISE_PLACES), "what words say lies elsewhere")
@@ -84,9 +94,10 @@ class ReadingGuide:
         need(bool((np.abs(membership.sum(1) - 1) < 1e-3).all()), "a word's shares in the aspects do not sum to 1")
         need(len(set(names)) == len(names) > 1 and all(names), "aspects have no names, or two the same")
         need(isinstance(mean, float) and 1 <= mean <= levels, "the mean rating is none")
+        need(isinstance(clear, float) and 0 <= clear <= levels, "what is clear praise is not told")
         weight = np.zeros(PRAISE_PLACES, np.float32)
         weight[places] = weights
-        return ReadingGuide(Praise(weight), NamedAspects(names, membership), mean)
+        return ReadingGuide(Praise(weight), NamedAspects(names, membership), mean, clear)
 
     def with_aspects(self, aspects: NamedAspects) -> ReadingGuide:
         return replace(self, aspects=aspects)
@@ -99,7 +110,16 @@ def make_guide(corpus: FittedCorpus) -> ReadingGuide:
     praise = learn_praise((corpus.texts[int(r)] for r in some), corpus.rating[some], corpus.user[some])
     mean = float(corpus.rating[train].mean()) if len(train) else (1 + corpus.levels) / 2
     vocabulary = corpus.vocabulary.words
-    return ReadingGuide(praise, find_aspects(*clauses(corpus), vocabulary, praise.of_words(vocabulary)), mean)
+    aspects = find_aspects(*clauses(corpus), vocabulary, praise.of_words(vocabulary))
+    return ReadingGuide(praise, aspects, mean, _clear_tone(corpus, praise, train))
+
+
+def _clear_tone(corpus: FittedCorpus, praise: Praise, train: NDArray[np.int64]) -> float:
+    """Most of how far sentences usually speak for or against something."""
+    some = train[:: max(1, -(-len(train) // REVIEWS_SAMPLED))]
+    texts = (corpus.texts[int(record)] for record in some)
+    tones = praise.of_texts([text[start:end] for text in texts for start, end in sentence_spans(text)])
+    return CLEAR_SHARE * float(np.sqrt(np.square(tones).mean())) if len(tones) else 0.0
 
 
 def read_seeds(lines: Iterable[str], where: str) -> Seeds:

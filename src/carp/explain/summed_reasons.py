@@ -34,7 +34,7 @@ from carp.explain.pair_texts import PLACES, Floats, PaddedTexts, PairTexts, batc
 from carp.explain.phrases import merged
 from carp.explain.question import Detail, Question, as_batch, held_out
 from carp.models.meeting import Meeting, MeetingParts
-from carp.reviews.readable import ReadableDocument
+from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split_parts import TRAIN
 
 Ints = NDArray[np.int64]
@@ -42,7 +42,6 @@ FINDINGS = 4
 TELLING = 0.005  # of the rating range: an aspect that moves a rating by less is not told
 SHARE_OF_LARGEST = 0.2  # of the largest amount, for another aspect to be told
 SECOND_AT_LEAST = 0.4  # of what the first sentence pulls, for a second to be shown
-CLEAR_TONE = 0.05  # stars: a sentence that says less neither praises nor complains
 PULL_COUNTS = 0.5  # of the strongest word's pull in a sentence, for a word to be marked
 CASES = 2
 ALIKE = 0.2  # likeness of two things of which it is worth telling
@@ -55,8 +54,14 @@ class ReadSentences:
 
     of_word: Ints  # [L] the sentence of each word
     pull: Floats  # [S] what the words of each add to the rating
-    tone: Floats  # [S]
+    tone: Floats  # [S] what its words say
+    of_rating: Floats  # [S] what its review's rating adds to that
     aspect: Ints  # [S]
+    clear: float  # so much must be said, with the rating and without it, for praise or a complaint
+
+    def says(self, sign: float) -> NDArray[np.bool_]:
+        """Which sentences clearly praise, or complain where the sign is below 0."""
+        return (sign * self.tone > self.clear) & (sign * (self.tone + self.of_rating) > self.clear)
 
     def for_aspect(self, aspect: int, amount: float, by_itself: float, most: int) -> tuple[list[int], bool]:
         """The sentences about an aspect that pull as its amount does, and whether they say the opposite of it: only
@@ -65,7 +70,7 @@ class ReadSentences:
         about = (self.aspect == aspect) & (sign * self.pull > 0)
         by_taste = sign * (amount - by_itself) > abs(by_itself)
         for turned in (False, True) if by_taste else (False,):
-            clear = about & ((-sign if turned else sign) * self.tone > CLEAR_TONE)
+            clear = about & self.says(-sign if turned else sign)
             if clear.any():
                 worth = np.where(clear, sign * self.pull * np.minimum(np.abs(self.tone), 1), 0)
                 best = np.argsort(-worth, kind="stable")[:most]
@@ -232,18 +237,24 @@ class SummedExplainer(AttentionExplainer):
 
     def _read(self, document: ReadableDocument, pull: Floats) -> ReadSentences:
         count = len(document.words)
-        tones = [self._tone(document, *key) for key in document.sentences]
-        return self._reading(document.words, document.sentence_numbers, pull[:count], np.array(tones))
+        if any(source.rating is None for source in document.sources.values()):  # pasted: their numbers are no records
+            tones = [(float(self.guide.tones(document.sources[r])[place]), 0.0) for r, place in document.sentences]
+            return self._reading(document.words, document.sentence_numbers, pull[:count], tones)
+        self.guide.remember(document.sources)
+        tones = [self._tone(record, place, document.sources[record]) for record, place in document.sentences]
+        return self._reading(document.words, document.sentence_numbers, pull[:count], tones)
 
-    def _tone(self, document: ReadableDocument, record: int, place: int) -> float:
-        source = document.sources[record]
-        stars = float(self.corpus.rating[record]) if source.rating is not None else None
-        return float(self.guide.tones(record, source, stars)[place])
+    def _tone(self, record: int, place: int, source: WrittenReview) -> tuple[float, float]:
+        of_rating = self.guide.of_rating(float(self.corpus.rating[record]))
+        return float(self.guide.tones(source, record)[place]), of_rating
 
-    def _reading(self, words: NDArray[np.int32], of_word: Ints, pull: Floats, tone: Floats) -> ReadSentences:
+    def _reading(
+        self, words: NDArray[np.int32], of_word: Ints, pull: Floats, tones: list[tuple[float, float]]
+    ) -> ReadSentences:
+        tone, of_rating = np.array(tones).reshape(-1, 2).T
         aspect = self.guide.aspects.of_sentences(words, of_word, len(tone))
         pulled: Floats = np.bincount(of_word, pull, len(tone)).astype(np.float64)
-        return ReadSentences(of_word, pulled, tone, aspect)
+        return ReadSentences(of_word, pulled, tone, of_rating, aspect, self.guide.clear_tone)
 
     def _sentences(
         self, document: ReadableDocument, read: ReadSentences, chosen: Sequence[int], pull: Floats, amount: float
@@ -303,7 +314,7 @@ class SummedExplainer(AttentionExplainer):
         disliked: list[AspectOpinion] = []
         for aspect, share in shares:
             for sign, found in ((1.0, liked), (-1.0, disliked)):
-                said = (read.aspect == aspect) & (sign * read.tone > CLEAR_TONE)
+                said = (read.aspect == aspect) & read.says(sign)
                 if said.any():
                     found.append(self._opinion(aspect, share, said, sign, document, read, writer, sentences))
         by_raters = [
@@ -387,7 +398,7 @@ class SummedExplainer(AttentionExplainer):
         words, keys, pull = texts.words[row, :length], texts.sentences[row, :length], pull[:length]
         named.pull[row, :length] = pull
         distinct, of_word = np.unique(keys, return_inverse=True)
-        tones = np.array([self._tone_of(int(key)) for key in distinct])
+        tones = [self._tone_of(int(key)) for key in distinct]
         read = self._reading(words, of_word, pull, tones)
         amounts = _person_amounts(parts) if of_person else aspect_amounts(parts)
         for aspect in telling(amounts[: len(self.guide.aspects) - 1], self.corpus.levels):
@@ -400,10 +411,9 @@ class SummedExplainer(AttentionExplainer):
                 named.shown[row, :length] |= of_word == number
                 named.marked[row, marked_words(of_word, pull, number, amount)] = True
 
-    def _tone_of(self, key: int) -> float:
+    def _tone_of(self, key: int) -> tuple[float, float]:
         record, place = divmod(key, PLACES)
-        source = self.corpus.source(record)
-        return float(self.guide.tones(record, source, float(self.corpus.rating[record]))[place])
+        return self._tone(record, place, self.corpus.source(record))
 
 
 def aspect_amounts(parts: MeetingParts) -> Floats:

@@ -22,7 +22,6 @@ Kind = Literal["users", "items", "words"]
 Places = NDArray[np.int64]
 State = Mapping[str, Tensor]
 KINDS: tuple[Kind, ...] = ("users", "items", "words")
-OF_PAIRS = TunedBiases.sized_by_data
 ROUNDS = 50  # of alternating between people and things, as in fitting
 
 
@@ -62,13 +61,8 @@ def rows_of_tables(kind: type[RatingModel], config: Any, sizes: Sizes) -> dict[s
 
 
 def carried_over(state: State, onto: State, rows: Mapping[str, Kind], old: Renumbering) -> dict[str, Tensor]:
-    """The tensors of `onto` with the rows of `state` that belong to the same people, things and words.
-
-    What is kept of pairs is left out: their numbers change with everybody's, and it is worked out again.
-    """
-    of_rows = {name: target for name, target in onto.items() if name.rpartition(".")[2] not in OF_PAIRS}
-    carried = {name: _carried(name, state[name], target, rows.get(name), old) for name, target in of_rows.items()}
-    return {**onto, **carried}
+    """The tensors of `onto` with the rows of `state` that belong to the same people, things and words."""
+    return {name: _carried(name, state[name], target, rows.get(name), old) for name, target in onto.items()}
 
 
 def _carried(name: str, given: Tensor, target: Tensor, kind: Kind | None, old: Renumbering) -> Tensor:
@@ -84,8 +78,20 @@ def _carried(name: str, given: Tensor, target: Tensor, kind: Kind | None, old: R
 
 
 def empty_like(module: torch.nn.Module) -> dict[str, Tensor]:
-    """A state of zeros: what a model gives to those it has never seen."""
-    return {name: torch.zeros_like(tensor) for name, tensor in module.state_dict().items()}
+    """A state of zeros: what a model gives to those it has never seen; without what only training pairs have."""
+    of_pairs = {
+        f"{path}.{name}" if path else name
+        for path, part in module.named_modules()
+        if isinstance(part, TunedBiases)
+        for name in part.sized_by_data
+    }
+    return {name: torch.zeros_like(of) for name, of in module.state_dict().items() if name not in of_pairs}
+
+
+def leave_out_again(biases: TunedBiases, earlier: TunedBiases, train: Pairs) -> None:
+    """What each training rating does to its own baseline, worked out for the pairs of now where it was before."""
+    if len(earlier.pairs):
+        biases.leave_out(train)
 
 
 def solve_again(biases: TunedBiases, train: Pairs, users: NDArray[np.int64], items: NDArray[np.int64]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from carp.models.base import RatingModel
 from carp.models.batch import Pairs, TrainingData
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents
@@ -18,7 +17,7 @@ from carp.reviews.split_parts import TRAIN
 from carp.settings import sort_settings
 from carp.training.fitted_model import FittedModel
 from carp.training.loop import train
-from carp.training.model_tables import Kind, carried_over, empty_like, rows_of_tables, solve_again
+from carp.training.model_tables import Kind, carried_over, empty_like, leave_out_again, rows_of_tables, solve_again
 from carp.upkeep.revised_corpus import Places, RevisedCorpus
 
 BIAS_ROWS: dict[str, Kind] = {"user": "users", "item": "items", "user_weight": "users", "item_weight": "items"}
@@ -37,21 +36,21 @@ def _carried_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
     corpus, old = revision.corpus, before.model
     model = type(old)(old.config, corpus.sizes).to(before.device)
     rows = rows_of_tables(type(old), old.config, old.sizes)
-    model.load_state_dict(carried_over(old.state_dict(), empty_like(model), rows, revision.old))
+    model.load_state_dict(carried_over(old.state_dict(), empty_like(model), rows, revision.old), strict=False)
     baseline = TunedBiases(corpus.sizes).to(before.device)
-    baseline.load_state_dict(carried_over(before.baseline.state_dict(), empty_like(baseline), BIAS_ROWS, revision.old))
+    known = carried_over(before.baseline.state_dict(), empty_like(baseline), BIAS_ROWS, revision.old)
+    baseline.load_state_dict(known, strict=False)
     train_pairs = corpus.pairs(TRAIN)
-    for now, was in zip(_biases(model, baseline), _biases(old, before.baseline), strict=True):
-        solve_again(now, train_pairs, revision.users, revision.items)
-        if len(was.pairs):
-            now.leave_out(train_pairs)
+    for biases in [baseline, *(part for part in model.modules() if isinstance(part, TunedBiases))]:
+        solve_again(biases, train_pairs, revision.users, revision.items)
+    earlier = dict(old.named_modules())
+    for path, part in model.named_modules():
+        if isinstance(part, TunedBiases):
+            leave_out_again(part, cast(TunedBiases, earlier[path]), train_pairs)
+    leave_out_again(baseline, before.baseline, train_pairs)
     after = FittedModel(before.name, model.eval(), baseline, corpus, before.device, dict(before.facts))
     _welcome_new(after, revision)
     return after
-
-
-def _biases(model: RatingModel, baseline: TunedBiases) -> list[TunedBiases]:
-    return [baseline, *(part for part in model.modules() if isinstance(part, TunedBiases))]
 
 
 @torch.no_grad()
