@@ -6,7 +6,7 @@ CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve test-postgres lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve test-postgres cluster manifests lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -45,6 +45,14 @@ torture-serve: install  # what the service must bear, at its full numbers, about
 	test -d $(MODEL) || $(BIN)/carp prepare $(REVIEWS) --out build/torture-corpus --overwrite
 	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --out $(MODEL) --set epochs=2
 	$(BIN)/python benchmarks/torture_serve.py $(MODEL)
+
+cluster: install  # several processes with all models, and a Ray cluster of three nodes on this machine, one of them killed
+	$(PIP) --editable '.[ray]'
+	CARP_CLUSTER=1 $(BIN)/python -m pytest tests/cluster tests/scale tests/training/test_several_processes.py
+
+manifests: install  # the files of deploy/ against the schemas of Kubernetes
+	$(PIP) --editable '.[deploy]'
+	$(BIN)/python -m pytest tests/house/test_deployment.py
 
 ranking: install  # lists of recommendations judged; CORPORA are folders made by carp prepare
 	$(PIP) --editable '.[compare]'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from carp.cli.messages import progress_bars, say, show_json
-from carp.cli.options import AsJson, Out, Overwrite, key_values
+from carp.cli.options import AsJson, Engine, Out, Overwrite, RayAddress, check_engine, key_values
 from carp.cli.output_files import check_new_folder
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.preparation import Prepared
+    from carp.reviews.corpora.worker_pool import TaskPool
     from carp.reviews.sources.databases import SqlQuery
 
 
@@ -79,6 +82,8 @@ def prepare(
     no_titles: Annotated[
         bool, typer.Option("--no-titles", help="Do not take names of items in the reviews as their titles.")
     ] = False,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -94,7 +99,8 @@ def prepare(
     given = _given(files, sql, database)
     asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles, encoding=encoding)
     asked = replace(asked, markup=as_in_paper)
-    with progress_bars() as stage:
+    check_engine(engine, ray_address)
+    with pool_on(engine, ray_address) as pool, progress_bars() as stage:
         prepared = prepare_corpus(
             given,
             out,
@@ -104,6 +110,7 @@ def prepare(
             items=items or (),
             item_columns=item_columns or None,
             overwrite=overwrite,
+            pool=pool,
             reading=stage("reading"),
             cutting=stage("cutting into words"),
             reading_items=stage("reading about items") if items else None,
@@ -137,6 +144,18 @@ def _cleaning(copies: str | None, as_in_paper: bool) -> dict[str, Any]:
         fix = "leave out --copies or --as-in-paper"
         raise UsageError("the paper's way of cleaning keeps copies", where="--copies", fix=fix)
     return dict(AS_IN_PAPER) if as_in_paper else {"copies": copies or DROP}
+
+
+@contextlib.contextmanager
+def pool_on(engine: str, address: str | None) -> Iterator[TaskPool | None]:
+    """Who does the work elsewhere, if anybody should."""
+    if engine == "here":
+        yield None
+        return
+    from carp.scale.ray_cluster import connected
+
+    with connected(address) as cluster:
+        yield cluster
 
 
 def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:

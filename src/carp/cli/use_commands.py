@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,13 +14,25 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say, show_json
-from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, key_values, newcomer_reviews, read_ids
+from carp.cli.options import (
+    AsJson,
+    Engine,
+    Model,
+    Newcomer,
+    Overwrite,
+    RayAddress,
+    Titles,
+    check_engine,
+    key_values,
+    newcomer_reviews,
+    read_ids,
+)
 from carp.cli.output_files import check_new_file
 from carp.cli.train_command import seen_before
 from carp.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from carp.answers import Recommendations
+    from carp.answers import Recommendation, Recommendations
     from carp.explain.explanation import Explanation
     from carp.explain.faithfulness.measures import Faithfulness
     from carp.explain.reading_guide import Seeds
@@ -218,10 +232,16 @@ def recommend(
     out: Annotated[Path | None, typer.Option(help="With --all: CSV file to write. Default: standard output.")] = None,
     titles: Titles = False,
     reviews: Newcomer = None,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """List things that suit a person, without those already rated."""
+    """List things that suit a person, without those already rated.
+
+    With --all, a file whose name ends in .parquet gets a row for each recommendation, any other file CSV.
+    """
+    check_engine(engine, ray_address)
     if (user is None) != everybody:
         what = "no user was given" if user is None else "both --all and a user were given"
         raise UsageError(what, where="carp recommend", fix="give either a user or --all")
@@ -229,8 +249,13 @@ def recommend(
     if user is None:
         if reviews is not None:
             raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
-        _recommend_all(model, number, {**wish, "among": _ids(among)}, out, overwrite, as_json, titles)
+        if out is not None:
+            check_new_file(out, overwrite)
+        with _everybody(model, number, {**wish, "among": _ids(among)}, engine, ray_address) as people:
+            _write_all(people, out, as_json, titles)
         return
+    if engine != "here":
+        raise UsageError("one person needs no cluster", where="--engine", fix="give --all, or leave --engine out")
     if out is not None or overwrite or titles:
         option = "--out" if out is not None else "--overwrite" if overwrite else "--titles"
         raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
@@ -279,31 +304,57 @@ def _show_recommendations(user: str, found: Recommendations, *, filtered: bool) 
         print(table(["item", "predicted", "average"], rows))
 
 
-def _recommend_all(
-    model: Path, number: int, wish: dict[str, Any], out: Path | None, overwrite: bool, as_json: bool, titles: bool
+@contextlib.contextmanager
+def _everybody(
+    model: Path, number: int, wish: dict[str, Any], engine: str, address: str | None
+) -> Iterator[Iterator[tuple[str, list[Recommendation]]]]:
+    """Each person's recommendations as soon as they are found, here or on a cluster."""
+    if engine == "here":
+        recommender = carp.load(model)
+        with naming(model):
+            yield recommender.recommend_all(number, **wish)
+        return
+    from carp.scale.ray_cluster import connected
+    from carp.scale.ray_jobs import recommend_on
+    from carp.storage import MANIFEST, sha256
+
+    bundle = sha256(model / MANIFEST) if (model / MANIFEST).exists() else ""
+    recommender = carp.load(model)
+    with connected(address) as cluster, naming(model):
+        yield recommend_on(cluster, model, list(recommender.fitted_corpus.users), number, wish, bundle)
+
+
+def _write_all(
+    people: Iterator[tuple[str, list[Recommendation]]], out: Path | None, as_json: bool, titles: bool
 ) -> None:
-    """Write each person's recommendations as soon as they are found."""
     from carp.render.console_tables import recommendations_csv
+    from carp.render.recommendation_files import recommendations_parquet
     from carp.storage import new_file
 
-    if out is not None:
-        check_new_file(out, overwrite)
-    recommender = carp.load(model)
-    with naming(model):
-        people = recommender.recommend_all(number, **wish)
-    if as_json:
-        listed = list(people)
-        people = iter(listed)
+    count = 0
+
+    def counted() -> Iterator[tuple[str, list[Recommendation]]]:
+        nonlocal count
+        for one in people:
+            count += 1
+            yield one
+
+    listed = list(people) if as_json else []
+    people = iter(listed) if as_json else people
     if out is not None:
         with new_file(out) as file:
-            file.writelines(piece.encode("utf-8", "replace") for piece in recommendations_csv(people, titles=titles))
+            if out.suffix == ".parquet":
+                recommendations_parquet(counted(), file)
+            else:
+                pieces = recommendations_csv(counted(), titles=titles)
+                file.writelines(piece.encode("utf-8", "replace") for piece in pieces)
     if as_json:
         rows = [{"user": user, "recommendations": [asdict(one) for one in found]} for user, found in listed]
         show_json({"out": None if out is None else str(out), "users": rows})
     elif out is None:
         sys.stdout.writelines(recommendations_csv(people, titles=titles))
     else:
-        print(f"Recommendations for {len(recommender.fitted_corpus.users):,} users are in {out}.")
+        print(f"Recommendations for {count:,} users are in {out}.")
 
 
 def evaluate(

@@ -21,7 +21,7 @@ from carp.reviews.corpora.described_items import describe_items
 from carp.reviews.corpora.record_reading import RecordReader
 from carp.reviews.corpora.vocabulary_choice import WordCounts
 from carp.reviews.corpora.word_columns import WordColumns
-from carp.reviews.corpora.worker_pool import WorkerPool
+from carp.reviews.corpora.worker_pool import TaskPool, WorkerPool
 from carp.reviews.corpora.worker_processes import usable_cores
 from carp.reviews.sources.databases import SqlQuery
 from carp.reviews.sources.formats import open_sources
@@ -62,13 +62,15 @@ def prepare_corpus(
     item_columns: Mapping[str, str] | None = None,
     overwrite: bool = False,
     workers: int | None = None,
+    pool: TaskPool | None = None,
     reading: OnProgress | None = None,
     cutting: OnProgress | None = None,
     reading_items: OnProgress | None = None,
 ) -> Prepared:
     """Read reviews, clean them and save them as a corpus. By default there are as many workers as cores.
 
-    `items` are files about the items of the reviews, and `item_columns` says which of their columns is what.
+    `items` are files about the items of the reviews, and `item_columns` says which of their columns is what. A `pool`
+    does the work instead of the workers; whoever works for it must see the folder of the corpus.
     """
     check_copy_rule(copies)
     out, rules = Path(out), CorpusRules(min_reviews, levels, copies, core_first, plain_words)
@@ -78,7 +80,7 @@ def prepare_corpus(
     )  # before hours of reading reviews, not after
     with _no_new_parents(out), new_folder(out, "corpus", overwrite=overwrite) as partial, disk_errors(out):
         sources = open_sources(files if isinstance(files, SqlQuery) else list(files), asked, reading)
-        corpus, counts, origin = _build(partial, sources, rules, size, cutting)
+        corpus, counts, origin = _build(partial, sources, rules, pool or WorkerPool(size, partial), cutting)
         statistics = _statistics(corpus, counts, sources_of(origin))
         found = gather_items(about_items, corpus.items.index())
         if about_items:
@@ -89,11 +91,11 @@ def prepare_corpus(
 
 
 def _build(
-    folder: Path, sources: Iterable[OpenSource], rules: CorpusRules, workers: int, progress: OnProgress | None
+    folder: Path, sources: Iterable[OpenSource], rules: CorpusRules, workers: TaskPool, progress: OnProgress | None
 ) -> tuple[Corpus, WordCounts, SourcesRead]:
     """The corpus of some sources. Its largest columns are files in the folder."""
     with WordColumns(folder) as words, TemporaryDirectory(dir=folder) as texts:
-        with WorkerPool(workers, folder) as pool:
+        with workers as pool:
             reader = RecordReader(Path(texts))
             for source in sources:
                 reader.read(source, pool)

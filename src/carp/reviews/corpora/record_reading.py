@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from carp.reviews.corpora.copied_texts import text_marks
 from carp.reviews.corpora.records import NO_SPLIT, NO_TIME, NameColumn, RecordColumns
 from carp.reviews.corpora.text_chunks import TextsInFile
-from carp.reviews.corpora.worker_pool import WorkerPool
+from carp.reviews.corpora.worker_pool import TaskPool
 from carp.reviews.sources.gathering import SourcesRead, mixed_splits
 from carp.reviews.sources.json_lines import JsonLines
 from carp.reviews.sources.ledger import Ledger, Record, Rejection, Review
@@ -118,7 +118,7 @@ class RecordReader:
         self._splits: list[NDArray[np.int8]] = []
         self._marks: list[NDArray[np.uint64]] = []
 
-    def read(self, source: OpenSource, pool: WorkerPool) -> None:
+    def read(self, source: OpenSource, pool: TaskPool) -> None:
         """Read one source completely."""
         ledger, first = Ledger(), len(self._ratings)
         for path, found in self._chunks(source, pool):
@@ -128,7 +128,7 @@ class RecordReader:
         ends = [end for chunk in self._ratings[first:] for end in (chunk.min(), chunk.max())]
         self.sources_read.add(source, ledger, np.array(ends, np.float64))
 
-    def _chunks(self, source: OpenSource, pool: WorkerPool) -> Iterator[tuple[Path, ReadRecords]]:
+    def _chunks(self, source: OpenSource, pool: TaskPool) -> Iterator[tuple[Path, ReadRecords]]:
         folder, number_of_source = self._folder, len(self.sources_read.sources)
 
         def place(number: int) -> Path:
