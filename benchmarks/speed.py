@@ -5,9 +5,11 @@
 
 CORPUS is a folder made by `carp prepare`; without one, Musical Instruments from ../shared/data is used where it is,
 else the made-up shop. A table comes first; the last lines are one a work, tab-separated: name, straightforward, ours,
-ratio. A training epoch is the mean time of a step times the steps of an epoch, for both forms. Operations are
-counted from the shapes (a multiplication and an addition are two), and held against the fastest large matrix product
-of this machine; bytes are those that must move from or to memory at least once, held against a large copy.
+ratio. A training epoch is the mean time of a step times the steps of an epoch, for both forms. Works of the model
+`meeting` stand beside the same works of `carp` instead, and its fit beside the time it may take (meeting_speed.py).
+Operations are counted from the shapes (a multiplication and an addition are two), and held against the fastest large
+matrix product of this machine; bytes are those that must move from or to memory at least once, held against a large
+copy.
 
 `--growth` repeats the corpus's reviews, each copy with users and items of its own, trains a fixed number of steps on
 each size in a process of its own, and gives the epoch that follows from them with the process's peak memory.
@@ -46,10 +48,11 @@ from carp.reviews.text.vocabulary import TextSettings
 from carp.training.fitted_corpus import fit_corpus
 from carp.training.loop import TrainingSettings, make_optimizer, repeatable
 from growth import BATCH, endless, growth, growth_at
+from meeting_speed import meeting_rows
 from straightforward import Straightforward, document_words, predict, training_steps
 
 CPU = torch.device("cpu")
-WORKS = "training", "encoding", "scoring", "predicting", "help"
+WORKS = "training", "encoding", "scoring", "predicting", "help", "meeting"
 
 
 @dataclass
@@ -296,7 +299,10 @@ def main() -> None:
     model = Carp(CarpConfig(), data.sizes)
     model.start(data)
     plain = Straightforward(model)
-    works = measured(asked.only or WORKS, model, plain, data, fitted.test_pairs(), asked.rounds)
+    wanted = asked.only or WORKS
+    works = measured(wanted, model, plain, data, fitted.test_pairs(), asked.rounds)
+    if "meeting" in wanted:
+        works += [Work(*row) for row in meeting_rows(corpus, seconds, in_turns, asked.rounds)]
     peak = ceilings()
     show(name, works, peak)
     rows = [{**asdict(work), "ratio": work.ratio} for work in works]
@@ -318,7 +324,7 @@ def measured(
         "help": lambda: [asking_for_help(rounds)],
     }
     works: list[Work] = []
-    for name in (name for name in WORKS if name in wanted):
+    for name in (name for name in makers if name in wanted):
         model.eval()
         plain.eval()
         works += makers[name]()

@@ -1,15 +1,18 @@
-"""What each ingredient of `meeting` is worth, how it does for people and things hardly known, and whether its intervals
-hold: on split seeds 100 to 104, so that those of the tables stay unread.
+"""What each ingredient of `meeting` is worth, how it does for people and things hardly known, whether its intervals
+hold, how much more there is to know, and whether capsules on top of it add anything: on split seeds 100 to 104, so that
+those of the tables stay unread.
 
-    python benchmarks/successor.py CORPUS.npz... --part ablation|cold|intervals|small [--seeds 100-104] --out FILE.jsonl
+    python benchmarks/successor.py CORPUS.npz... --part PART [--seeds 100-104] --out FILE.jsonl
 
-Corpora are slim ones (`python -m carp.bench CORPUS --slim CORPUS.npz`); torch, numpy and safetensors suffice. Each line
-is a cell: corpus, split, what was changed, and test MSE over that of the tuned biases on the same pairs.
+Parts are ablation, cold, intervals, small, ceiling and capsules. Corpora are slim ones
+(`python -m carp.bench CORPUS --slim CORPUS.npz`); torch, numpy and safetensors suffice. Each line is a cell: corpus,
+split, what was changed, and test MSE over that of the tuned biases on the same pairs.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -27,17 +30,20 @@ from carp.bench.cells import current_commit
 from carp.bench.datasets import load_corpus
 from carp.models import meeting, model_class
 from carp.models.base import RatingModel, make_config
-from carp.models.batch import Pairs, TrainingData
+from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.calibration import NORMAL_90
+from carp.models.carp import Carp, CarpConfig
 from carp.models.layers import TunedBiases
-from carp.models.pair_covariance import NAMES, START
+from carp.models.pair_covariance import NAMES, START, TextRows
 from carp.models.predict import predict_pairs
+from carp.models.tfidf import Occurrences, Terms
 from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.documents import make_documents, training_words
 from carp.reviews.split import Split, random_split
 from carp.reviews.split_parts import TEST, TRAIN, VALID
 from carp.reviews.text.vocabulary import TextSettings
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
+from carp.training.loop import TrainingSettings, train
 
 Floats = NDArray[np.float64]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -69,13 +75,13 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", nargs="+", type=Path)
-    parser.add_argument("--part", choices=["ablation", "cold", "intervals", "small"], required=True)
+    parser.add_argument("--part", choices=sorted(PARTS), required=True)
     parser.add_argument("--seeds", default="100-104")
     parser.add_argument("--only", help="the one ablation")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     first, last = (int(n) for n in given.seeds.split("-"))
-    part = {"ablation": ablation, "cold": cold, "intervals": intervals, "small": small}[given.part]
+    part = PARTS[given.part]
     for path in given.corpora:
         corpus = load_corpus(path)
         for seed in range(first, last + 1):
@@ -294,6 +300,170 @@ def small(corpus: Corpus, seed: int, only: str | None) -> Iterator[dict[str, Any
         errors[name] = float(_squares(predict_pairs(model, data, test, DEVICE), test).mean())
     yield {"part": "small", "pairs": len(test), "mse": errors}
 
+
+# ---- how much more there is to know
+
+SHARES = (0.25, 0.5, 0.75, 1.0)
+PENALTIES = (0.3, 1.0, 3.0, 10.0)  # of the oracle's weights, chosen on validation
+
+
+def ceiling(corpus: Corpus, seed: int, only: str | None) -> Iterator[dict[str, Any]]:
+    """Errors by the share of training reviews that are known; the noise the model sees; and an oracle that reads the
+    very review whose rating it predicts."""
+    split = _split(corpus, seed)
+    for share in SHARES:
+        fewer = _fewer(split, share, seed)
+        fitted = fit_corpus(corpus, fewer, WHOLE)
+        data, test = fitted.training_data(), fitted.test_pairs()
+        model, _ = _fit("meeting", fitted, data)
+        assert isinstance(model, meeting.Meeting)
+        errors = {
+            "biases": float(_bias_squares(_biases(fitted, data), fitted, test).mean()),
+            "meeting": float(_squares(predict_pairs(model, data, test, DEVICE), test).mean()),
+        }
+        noise = float(model.strengths[0, -1])
+        yield {"part": "ceiling", "share": share, "pairs": len(data.train), "mse": errors, "noise": noise}
+    errors = {"biases": errors["biases"], "oracle": _oracle(corpus, fitted, data, test)}
+    yield {"part": "ceiling", "share": 1.0, "pairs": len(data.train), "mse": errors}
+
+
+def _fewer(split: Split, share: float, seed: int) -> Split:
+    part = np.asarray(split.part).astype(np.int64)
+    kept = np.random.default_rng(seed).random(len(part)) < share
+    return _parts(np.where((part == TRAIN) & ~kept, -1, part))
+
+
+def _oracle(corpus: Corpus, fitted: FittedCorpus, data: TrainingData, test: Pairs) -> float:
+    """The error of the biases and a ridge regression on the TF-IDF of the pair's own review."""
+    everything = [data.train, data.valid, test]
+    records = np.concatenate([pairs.records for pairs in everything])
+    place = np.full(len(corpus.user), -1)
+    place[records] = np.arange(len(records))
+    seen = training_words(corpus, fitted.vocabulary, np.sort(records))
+    documents = make_documents(*seen, place, len(records), max_words=fitted.max_words)
+    words = fitted.sizes.words
+    own = Occurrences.of(documents, DEVICE)
+    bigrams = own.frequent_bigrams(words, 50_000, 20)
+    terms = Terms.of(own, bigrams, words, words + 1 + len(bigrams))
+    rows = TextRows(terms.features(torch.arange(len(records), device=DEVICE), None), torch.zeros((), device=DEVICE))
+    biases = _biases(fitted, data)
+    parts = zip(everything, (True, False, False), strict=True)
+    rest = torch.cat([_rest(biases, pairs, own_left_out=left_out) for pairs, left_out in parts]).to(DEVICE)
+    begins = np.cumsum([0, *map(len, everything)])
+    tried = {penalty: _read(rows, rest, int(begins[1]), penalty) for penalty in PENALTIES}
+    errors = {
+        penalty: [float((rest - found)[a:b].square().mean()) for a, b in itertools.pairwise(begins)]
+        for penalty, found in tried.items()
+    }
+    return min(errors.values(), key=lambda error: error[1])[2]
+
+
+def _rest(biases: TunedBiases, pairs: Pairs, *, own_left_out: bool) -> torch.Tensor:
+    ratings = torch.from_numpy(pairs.ratings)
+    users, items = torch.from_numpy(pairs.users), torch.from_numpy(pairs.items)
+    rest: torch.Tensor = ratings - biases(users, items, ratings if own_left_out else None)
+    return rest
+
+
+def _read(rows: TextRows, rest: torch.Tensor, known: int, penalty: float, rounds: int = 100) -> torch.Tensor:
+    """What the words say of every row's rest, by the first `known` rows: conjugate gradients on normal equations."""
+    given = torch.zeros_like(rest).unsqueeze(1)
+    given[:known] = 1
+
+    def product(weights: torch.Tensor) -> torch.Tensor:
+        return rows.transposed_times(given * rows.times(weights)) + penalty * weights
+
+    left = rows.transposed_times(given * rest.unsqueeze(1))
+    weights, direction, square = torch.zeros_like(left), left, left.square().sum()
+    for _ in range(rounds):
+        image = product(direction)
+        step = square / (direction * image).sum()
+        weights, left = weights + step * direction, left - step * image
+        before, square = square, left.square().sum()
+        direction = left + square / before * direction
+    return rows.times(weights).squeeze(1)
+
+
+# ---- capsules on top
+
+
+class Remembering(meeting.Meeting):
+    """Keeps what held-out training pairs were predicted to be."""
+
+    held_out: torch.Tensor
+
+    def _calibrate(
+        self, covariance: Any, ratings: torch.Tensor, held_out: torch.Tensor, user: torch.Tensor, item: torch.Tensor
+    ) -> None:
+        super()._calibrate(covariance, ratings, held_out, user, item)
+        self.held_out = self.curve(held_out)
+
+
+class KnownRatings(torch.nn.Module):
+    """Ratings of pairs, looked up: those of training pairs are the ones of the folds that did not hold them."""
+
+    key: torch.Tensor
+    rating: torch.Tensor
+
+    def __init__(self, pairs: list[Pairs], ratings: list[torch.Tensor], items: int) -> None:
+        super().__init__()
+        key = np.concatenate([of.users * items + of.items for of in pairs])
+        key, place = np.unique(key, return_index=True)
+        self.items = items
+        self.register_buffer("key", torch.from_numpy(key))
+        self.register_buffer("rating", torch.cat(ratings).float()[torch.from_numpy(place).to(ratings[0].device)])
+
+    def forward(self, users: torch.Tensor, items: torch.Tensor, own: torch.Tensor | None = None) -> torch.Tensor:
+        return self.rating[torch.searchsorted(self.key, users * self.items + items)]
+
+
+class CapsulesOnTop(Carp):
+    """CARP whose capsules move a rating that is known beforehand."""
+
+    biases: Any
+
+    def __init__(self, config: CarpConfig, sizes: Sizes, known: KnownRatings) -> None:
+        super().__init__(config, sizes)
+        self.biases = known
+
+    def start(self, data: TrainingData) -> None:
+        """There is nothing to fit before the capsules learn."""
+
+
+def capsules(corpus: Corpus, seed: int, only: str | None) -> Iterator[dict[str, Any]]:
+    """CARP that starts from what `meeting` predicts, as it starts from the tuned biases otherwise."""
+    split = _split(corpus, seed)
+    whole = fit_corpus(corpus, split, WHOLE)
+    data, test = whole.training_data(), whole.test_pairs()
+    before = Remembering(make_config(meeting.Meeting, {}), whole.sizes).to(DEVICE)
+    before.start(data)
+    before.eval()
+    told = [torch.from_numpy(predict_pairs(before, data, of, DEVICE)).to(DEVICE) for of in (data.valid, test)]
+    known = KnownRatings([data.train, data.valid, test], [before.held_out.to(told[0]), *told], whole.sizes.items)
+    cut = fit_corpus(corpus, split, TextSettings())
+    data, test = cut.training_data(), cut.test_pairs()
+    errors = {
+        "biases": float(_bias_squares(_biases(cut, data), cut, test).mean()),
+        "meeting": float(_squares(told[1].cpu().numpy(), test).mean()),
+    }
+    for rate in (1e-3, 2e-4):
+        torch.manual_seed(0)
+        model = CapsulesOnTop(make_config(Carp, {"dropout": 0.5}), cut.sizes, known)
+        run = train(model, data, TrainingSettings(learning_rate=rate, epochs=20, patience=3), device=DEVICE)
+        found = _squares(predict_pairs(model.eval(), data, test, DEVICE), test).mean()
+        errors[f"capsules on top, rate {rate}"] = float(found)
+        errors[f"its validation, rate {rate}"] = float(run.best_error)
+    yield {"part": "capsules", "pairs": len(test), "mse": errors}
+
+
+PARTS = {
+    "ablation": ablation,
+    "capsules": capsules,
+    "ceiling": ceiling,
+    "cold": cold,
+    "intervals": intervals,
+    "small": small,
+}
 
 if __name__ == "__main__":
     main()

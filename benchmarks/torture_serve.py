@@ -2,9 +2,9 @@
 
     python benchmarks/torture_serve.py MODEL [PART ...] [--out results/torture-serve.jsonl] [--seed 0] [--share 1.0]
 
-Parts: schema, traversal, clients, overload, abandoned, stops, headers, slow, start. Without a part, all of them. Each
-writes a line with its figures, what was wanted, and the command that repeats it. `--share 0.1` takes a tenth of the
-numbers. Without a bundle at MODEL one is trained there, with --corpus.
+Parts: schema, traversal, clients, overload, abandoned, stops, swaps, headers, slow, start. Without a part, all of them.
+Each writes a line with its figures, what was wanted, and the command that repeats it. `--share 0.1` takes a tenth of
+the numbers. Without a bundle at MODEL one is trained there, with --corpus.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import argparse
 import asyncio
 import contextlib
 import http.client
+import itertools
 import json
 import multiprocessing
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import statistics
@@ -35,6 +37,8 @@ from typing import Any
 from urllib.parse import quote
 
 import load
+import swap_storm
+from carp.upkeep.updating import update_model
 
 START = 120  # seconds
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -469,6 +473,37 @@ def start(options: argparse.Namespace) -> Part:
     return Part(figures, wanted, figures["median_s"] <= wanted["median_s"])
 
 
+def swaps(options: argparse.Namespace) -> Part:
+    """64 clients while the model is replaced ten times by another one: no error, no answer of two models."""
+    times, number = max(2, round(10 * options.share)), max(4, round(64 * options.share))
+    with tempfile.TemporaryDirectory() as folder:
+        place, other = (Path(shutil.copytree(options.model, Path(folder) / name)) for name in ("model", "other"))
+        with serving(place) as (_, port):
+            users, items = ids(port)
+            new = Path(folder) / "new.csv"
+            rows = [
+                f"{user},{item},1,It broke at once and I sent it back."
+                for user, item in zip(users, items, strict=False)
+            ]
+            new.write_text("\n".join(["user,item,rating,text", *rows]) + "\n")
+            update_model(other, new, device="cpu")
+            put_next = swap_storm.replacing(place, itertools.cycle([other, options.model]))
+            seconds: list[float] = []
+
+            def swap(_: int) -> None:
+                put_next()
+                began = time.perf_counter()
+                swap_storm.reload(port)
+                seconds.append(time.perf_counter() - began)
+
+            storm = swap_storm.weather(port, swap_storm.requests_for(users, items), number, swap, times)
+    figures = {"clients": number, "swaps": times, "answers": storm.answers, "errors": len(storm.errors)}
+    figures |= {"first_errors": storm.errors[:3], "mixed": storm.mixed, "models": len(storm.models)}
+    figures |= {"telling_requests": storm.telling, "longest_swap_s": round(max(seconds), 1)}
+    reached = not storm.errors and not storm.mixed and len(storm.models) == 2 and storm.telling > 0
+    return Part(figures, {"errors": 0, "mixed": 0}, reached)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
     "traversal": traversal,
     "headers": headers,
@@ -477,6 +512,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
     "overload": overload,
     "start": start,
     "stops": stops,
+    "swaps": swaps,
     "clients": clients,
     "schema": schema,
 }

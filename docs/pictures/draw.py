@@ -278,7 +278,10 @@ FLOORS: tuple[tuple[str, Rooms], ...] = (
     ),
     (
         "what you use from Python",
-        (("recommender", "fit, predict, explain, recommend, save, load", "with settings, answers and ranking"),),
+        (
+            ("recommender", "fit, predict, explain, recommend,", "save, load; settings, answers, ranking"),
+            ("upkeep", "new reviews come in,", "people are forgotten"),
+        ),
     ),
     (
         "what is made of a fitted model",
@@ -314,7 +317,8 @@ def house() -> Drawing:
         716,
         "The house",
         "Five floors of packages. At the bottom reviews are read, above them models learn, then come evaluation, "
-        "explanation and saving, then the recommender, and under the roof what people see. Imports point down only.",
+        "explanation and saving, then the recommender and upkeep, and under the roof what people see. Imports point "
+        "down only.",
     )
     left, width, height = 92, 716, 112
     roof = f"M{left - 24} 70 L450 12 L{left + width + 24} 70 Z"

@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from carp.answers import Predictions, Recommendation, Recommendations
 from carp.errors import InputError, UnknownIdError, UsageError, nearest
 from carp.evaluate.evaluation import evaluate_model
+from carp.explain.aspect_overview import Aspects, aspects_of
 from carp.explain.explainer import Explainer, explainer_for
 from carp.explain.explanation import Explanation
 from carp.explain.profiles import PersonProfile, Summary, ThingProfile, person_profile, summary_for, thing_profile
 from carp.explain.question import Detail, Question, known_pair
+from carp.explain.reading_guide import ReadingGuide, Seeds, aspects_from_seeds
 from carp.explain.similar_things import SimilarThing, TextLikeness
 from carp.models import model_class
 from carp.models.base import RatingModel, from_settings
@@ -42,6 +44,7 @@ from carp.training.checkpoint import ALL_REVIEWS, TrainingState
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
 from carp.training.fitted_model import FittedModel
 from carp.training.loop import Watcher, choose_device, train
+from carp.training.model_tables import take_over, weights_digest
 from carp.user_input import as_id, as_pairs, as_split, as_texts
 
 MOST_COMPARED = 200_000  # known ids: among more, looking for the nearest takes too long
@@ -95,15 +98,17 @@ class Recommender:
         self.fit_settings, self.text = sorted_settings.fit, sorted_settings.text
         self.training, self.config = sorted_settings.training, sorted_settings.config
         self._fitted: FittedModel | None = None
+        self._guide: ReadingGuide | None = None  # of the saved model
         self.training_log = b""
 
     @classmethod
-    def of(cls, fitted: FittedModel, *, training_log: bytes = b"") -> Recommender:
+    def of(cls, fitted: FittedModel, *, training_log: bytes = b"", guide: ReadingGuide | None = None) -> Recommender:
         """A recommender of a model that is fitted already, with the settings it was fitted with.
 
         Args:
             fitted: The model with its corpus and facts.
             training_log: One line of JSON an epoch, as training wrote it.
+            guide: How sentences are read, where that is known already.
 
         Returns:
             A recommender that predicts and explains without being fitted again.
@@ -119,7 +124,7 @@ class Recommender:
             **facts["training"],
             **asdict(fitted.model.config),
         )
-        recommender._take(fitted)
+        recommender._take(fitted, guide)
         recommender.training_log = training_log
         return recommender
 
@@ -146,7 +151,7 @@ class Recommender:
             The recommender itself.
         """
         made = type(self)(**{**self._given, **params})  # refused before anything changes here
-        made._fitted, made.training_log = self._fitted, self.training_log
+        made._fitted, made.training_log, made._guide = self._fitted, self.training_log, self._guide
         self.__dict__.update(made.__dict__)
         return self
 
@@ -176,6 +181,7 @@ class Recommender:
         *,
         split: Any = None,
         all_reviews: bool = False,
+        start_from: Recommender | None = None,
         checkpoints: Path | str | None = None,
         resume: bool = False,
         progress: bool = True,
@@ -190,6 +196,8 @@ class Recommender:
                 all since that day. Without it, the corpus' own split column, or the paper's rule with `split_seed`.
             all_reviews: Choose epochs and settings on the split, then fit again on the reviews of all its parts, for
                 use. No test figure belongs to such a model.
+            start_from: A fitted recommender of the same model, whose learned weights are taken for the people, things
+                and words that these reviews have too.
             checkpoints: A folder to keep the state of training in after each epoch.
             resume: Go on from the checkpoint in that folder.
             progress: Show a bar on standard error.
@@ -207,14 +215,18 @@ class Recommender:
 
                 watcher = stack.enter_context(contextlib.closing(Bar(self.training.epochs)))
             running: dict[str, Any] = {"checkpoints": folder, "resume": resume, "watcher": watcher}
+            running |= {"start_from": start_from}
             train_on = self._train_on_all if all_reviews else self._train_on_split
             fitted, data, model, reached, facts = train_on(corpus, parts, running)
         baseline = TunedBiases(fitted.sizes)
         baseline.fit(data.train, data.valid, fitted.levels)
+        baseline.leave_out(data.train)
         model, baseline = model.to(self.device).eval(), baseline.to(self.device)
         self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached) | facts))
         self.facts["degree_scale"] = self.explainer.degree_scale()
         self.facts["margin"] = self.fitted_model.measure_margin()
+        if start_from is not None:
+            self.facts["seen_before"] = fitted.held_out_of(start_from.fitted_corpus)
         self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
 
@@ -257,6 +269,7 @@ class Recommender:
         watcher: Watcher | None = None,
         chosen: Mapping[str, Any] | None = None,
         exactly: int | None = None,
+        start_from: Recommender | None = None,
     ) -> tuple[RatingModel, TrainingState]:
         """Train a new model with these settings on documents that are ready; the recommender stays as it is.
 
@@ -268,12 +281,17 @@ class Recommender:
             watcher: Called as training goes on.
             chosen: Settings of the model to take instead of choosing them on validation.
             exactly: Train so many epochs and keep the last, instead of choosing one on validation.
+            start_from: A fitted recommender of the same model, whose learned weights are taken first.
 
         Returns:
             The model, and where training ended.
         """
+        self._refuse_other_start(start_from)
         torch.manual_seed(self.seed)
         model = self.kind(replace(self.config, **(chosen or {})), corpus.sizes)
+        begin = None
+        if start_from is not None:
+            begin = partial(take_over, model, corpus, start_from.model, start_from.fitted_corpus)
         reached = train(
             model,
             data,
@@ -281,10 +299,11 @@ class Recommender:
             seed=self.seed,
             device=self.device,
             folder=checkpoints,
-            identity=self._identity(corpus),
+            identity=self._identity(corpus, start_from),
             resume=resume,
             watcher=watcher,
             exactly=exactly,
+            begin=begin,
         )
         return model, reached
 
@@ -298,17 +317,28 @@ class Recommender:
             reviews = read_reviews(reviews)
         return build_corpus(reviews, min_reviews=self.fit_settings.min_reviews)
 
-    def _identity(self, fitted: FittedCorpus) -> str:
+    def _refuse_other_start(self, earlier: Recommender | None) -> None:
+        if earlier is None:
+            return
+        if not self.kind.learns:
+            what = f"the model {self.name} is solved for in closed form: there is nothing to start from"
+            raise UsageError(what, fix="train it without an earlier model")
+        if type(earlier.model) is not self.kind:
+            what = f"the earlier model is {earlier.name}, and this one is {self.name}"
+            raise UsageError(what, fix=f"train {earlier.name}")
+
+    def _identity(self, fitted: FittedCorpus, start_from: Recommender | None = None) -> str:
         """What a checkpoint must agree with to be continued. How long to train may change."""
         training = {k: v for k, v in asdict(self.training).items() if k not in ("epochs", "patience")}
         part = hashlib.sha256(np.asarray(fitted.part).tobytes()).hexdigest()
         whole = [self.name, asdict(self.config), training, asdict(self.text), asdict(self.fit_settings), self.seed]
         whole += [fitted.facts["fingerprint"], part, self.device.type]
         whole += [] if fitted.item_texts is None else [fitted.item_texts.fingerprint]
+        whole += [] if start_from is None else [weights_digest(start_from.model)]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
-    def _take(self, fitted: FittedModel) -> None:
-        self._fitted = fitted
+    def _take(self, fitted: FittedModel, guide: ReadingGuide | None = None) -> None:
+        self._fitted, self._guide = fitted, guide
         for made in ("explainer", "advisor", "_likeness"):  # what was made of an earlier model
             self.__dict__.pop(made, None)
 
@@ -359,7 +389,7 @@ class Recommender:
     @cached_property
     def explainer(self) -> Explainer:
         """Explains the fitted model, as the model itself asks for it."""
-        return explainer_for(self.fitted_model)
+        return explainer_for(self.fitted_model, self._guide)
 
     # ---- predicting
 
@@ -516,15 +546,20 @@ class Recommender:
         reviews: str | Sequence[str],
         n: int = 10,
         *,
+        by: Order = "taste",
+        diversity: float | None = None,
         among: Iterable[Id] | None = None,
         min_reviews: int = 0,
         category: str | None = None,
     ) -> Recommendations:
-        """The things somebody would rate highest who is known only by reviews.
+        """Things for somebody who is known only by reviews.
 
         Args:
             reviews: What this person wrote: one text, or several.
             n: How many.
+            by: `taste` takes together what people have who write alike, the predicted rating and what is written;
+                `rating` is the predicted rating alone.
+            diversity: As for `recommend`.
             among: Choose from these things alone.
             min_reviews: Leave out things with fewer training reviews.
             category: Choose from the things of this category alone.
@@ -532,10 +567,8 @@ class Recommender:
         Returns:
             The recommendations, best first.
         """
-        wish = self._wish(n, "rating", None, among, min_reviews, category)
-        items = np.arange(len(self.fitted_corpus.items))
-        stars = self.fitted_model.rate_newcomer(self.newcomer(reviews), items)
-        return Recommendations(self.advisor.of_stars(stars, wish))
+        wish = self._wish(n, by, diversity, among, min_reviews, category)
+        return Recommendations(self.advisor.for_newcomer(self.newcomer(reviews), wish))
 
     @cached_property
     def advisor(self) -> Advisor:
@@ -635,6 +668,38 @@ class Recommender:
             return person_profile(self.explainer, self.number_of("user", user), sentences=sentences)
         return thing_profile(self.explainer, self.number_of("item", item), sentences=sentences)
 
+    def aspects(self, pairs: int = 200) -> Aspects:
+        """What people write about, under names that are the same for everybody.
+
+        Args:
+            pairs: How many held-out pairs are explained, to count how often each aspect decides; 0 to leave that out.
+
+        Returns:
+            The aspects, those that are written about most first, with typical sentences; they show themselves.
+        """
+        return aspects_of(self.explainer, pairs)
+
+    def rename_aspects(self, names: Mapping[str, str]) -> None:
+        """Give aspects names of your own; `save` keeps them.
+
+        Args:
+            names: The new name of each aspect that gets one, by the name it has.
+        """
+        guide = self.explainer.guide
+        self._read_by(guide.with_aspects(guide.aspects.renamed(names)))
+
+    def seed_aspects(self, seeds: Seeds) -> None:
+        """Replace the aspects by your own; `save` keeps them.
+
+        Args:
+            seeds: The name of each aspect and a few words that speak of it.
+        """
+        self._read_by(self.explainer.guide.with_aspects(aspects_from_seeds(self.fitted_corpus, seeds)))
+
+    def _read_by(self, guide: ReadingGuide) -> None:
+        self._guide = guide
+        self.__dict__.pop("explainer", None)
+
     def similar(self, item: Id, n: int = 10) -> list[SimilarThing]:
         """Things of which people write alike.
 
@@ -701,12 +766,14 @@ class Recommender:
 
     # ---- keeping
 
-    def save(self, folder: Path | str, *, overwrite: bool = False) -> int:
+    def save(self, folder: Path | str, *, overwrite: bool = False, verify: Callable[[Path], None] | None = None) -> int:
         """Write the bundle: a folder that predicts and explains without the training data.
 
         Args:
             folder: Where to; it must not exist yet.
             overwrite: Replace a bundle that is there.
+            verify: Called with the folder of the written files before they take their place, where an error of its
+                leaves everything as it was.
 
         Returns:
             Its size in bytes.
@@ -719,8 +786,10 @@ class Recommender:
             baseline=self.baseline,
             fitted=self.fitted_corpus,
             facts=self.facts,
+            guide=self.explainer.guide if self.explainer.reads_by_guide else None,
             log=self.training_log,
             overwrite=overwrite,
+            verify=verify,
         )
         return folder_size(folder)
 
@@ -736,12 +805,13 @@ def load(folder: Path | str, *, device: str = "auto", key_file: Path | str | Non
     Returns:
         The recommender.
     """
-    name, model, baseline, corpus, facts, log = read_bundle(Path(folder), None if key_file is None else Path(key_file))
+    key = None if key_file is None else Path(key_file)
+    name, model, baseline, corpus, facts, log, guide = read_bundle(Path(folder), key)
     where = choose_device(device)
     kept = {f.name for f in dataclasses.fields(FittedCorpus)} | {"model", "config", "data", "made_with"}
     facts = {key: value for key, value in facts.items() if key not in kept}
     fitted = FittedModel(name, model.to(where).eval(), baseline.to(where), corpus, where, facts)
-    return Recommender.of(fitted, training_log=log)
+    return Recommender.of(fitted, training_log=log, guide=guide)
 
 
 def finite(error: float) -> float | None:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
 SPLITS = range(5)
 CORPORA = ("musical-instruments", "ratebeer", "tripadvisor")
-NOT_YET_MEASURED = {"meeting", "gaussian-process"}  # their test errors of these splits are to be read once, at the end
+EXACT = "gaussian-process"  # its cost grows with the cube of the pairs: too many on TripAdvisor
 ASKED = {"corpus", "model", "split_seed", "seed", "valid_mse", "test_mse", "settings", "seconds", "peak_memory"}
 
 
@@ -39,7 +39,7 @@ def test_every_model_ran_on_every_split_of_the_three_corpora():
     assert all(line.keys() >= ASKED | {"commit", "machine"} for line in lines)
     ran = Counter((line["corpus"], line["model"], line["split_seed"]) for line in lines)
     for corpus in CORPORA:
-        for model in REGISTRY.keys() - NOT_YET_MEASURED:
+        for model in REGISTRY.keys() - ({EXACT} if corpus == "tripadvisor" else set()):
             assert [ran[corpus, model, split] for split in SPLITS] == [1] * len(SPLITS), (corpus, model)
 
 

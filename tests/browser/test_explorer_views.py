@@ -151,6 +151,16 @@ def test_recommendations_come_in_order_with_a_reason_each(explorer, example):
     expect(page.locator("#title")).to_have_text(f"How would {example['user']} rate {told[0]['item']}?")
 
 
+def test_somebody_nobody_knows_is_shown_what_is_popular_and_told_so(explorer):
+    page = explorer.open("offers", user="nobody")
+    told = explorer.ask("recommend?user=nobody&n=10")
+    assert page.locator(".offer h2").all_inner_texts() == [row["item"] for row in told["recommendations"]]
+    expect(page.locator("#view .lead")).to_have_text(re.compile("user 'nobody'.* popular with everybody"))
+    page.locator(".offer h2 a").first.click()
+    expect(page).to_have_url(re.compile("thing"))
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_person_is_shown_by_their_viewpoints(explorer, example):
     page = explorer.open("person", user=example["user"])
     told = explorer.ask(f"users/{quote(example['user'], safe='')}/profile")

@@ -61,12 +61,13 @@ def lay_out(folder, files):
 
 def content_of(folder):
     """Everything a bundle says, as one sum."""
-    name, model, baseline, fitted, facts, log = read_bundle(folder)
+    name, model, baseline, fitted, facts, log, guide = read_bundle(folder)
     total = hashlib.sha256(json.dumps([name, facts, fitted.vocabulary.words], sort_keys=True).encode())
     for module in (model, baseline):
         for key, tensor in module.state_dict().items():
             total.update(key.encode() + tensor.numpy().tobytes())
     arrays = [fitted.user, fitted.item, fitted.rating, fitted.part]
+    arrays += [] if guide is None else list(guide.columns().values())
     arrays += [column for docs in (fitted.user_documents, fitted.item_documents) for column in docs.arrays().values()]
     for strings in (fitted.users, fitted.items, fitted.texts):
         arrays += [strings.data, strings.offsets]

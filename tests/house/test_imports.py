@@ -45,6 +45,7 @@ ROOMS = [
     "settings",
     "user_input",
     "recommender",
+    "upkeep",
     "carp",  # the package itself: the public names
     "render",
     "bench",

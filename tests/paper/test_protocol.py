@@ -268,23 +268,6 @@ def test_shrinkages_are_those_with_the_least_validation_error():
     assert float(biases.mean) == pytest.approx(mean, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_training_pairs_biases_are_refitted_without_its_own_rating(seed):
-    train = pairs_of(seed)
-    biases = TunedBiases(Sizes(12, 9, 1))
-    biases.fit(train, pairs_of(seed + 10), 5)
-    user_shrinkage, item_shrinkage = biases.shrinkage.tolist()
-    found = biases(*(torch.from_numpy(x) for x in (train.users, train.items, train.ratings)))
-    mean, user, item = float(biases.mean), biases.user.double().numpy(), biases.item.double().numpy()
-    for n in range(len(train)):
-        others = np.arange(len(train)) != n
-        same_user, same_item = others & (train.users == train.users[n]), others & (train.items == train.items[n])
-        rest = train.ratings.astype(np.float64) - mean
-        b_u = (rest - item[train.items])[same_user].sum() / (same_user.sum() + user_shrinkage)
-        b_i = (rest - user[train.users])[same_item].sum() / (same_item.sum() + item_shrinkage)
-        assert found[n].item() == pytest.approx(mean + b_u + b_i, abs=1e-4)
-
-
 def test_a_stranger_has_no_bias():
     biases = TunedBiases(Sizes(12, 9, 1))
     biases.fit(pairs_of(0), pairs_of(1), 5)

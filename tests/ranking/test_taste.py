@@ -16,6 +16,7 @@ from carp.ranking.taste import RATING_WEIGHT, TEXT_WEIGHT, USUAL_DIVERSITY, Tast
 from carp.reviews.corpora.item_texts import ItemTexts
 from carp.reviews.sources.item_records import ItemText
 from carp.reviews.split_parts import TRAIN
+from carp.serve.answer_service import AnswerService
 
 SHOP = {"people": 30, "things": 14, "reviews_per_person": 6}
 
@@ -67,6 +68,51 @@ def test_scores_are_company_rating_and_text_each_by_its_spread(recommender, dive
     parts = [(company, 1.0), (stars, RATING_WEIGHT), (written, TEXT_WEIGHT)]
     expected = sum(weight * part / part.std(1, keepdims=True) for part, weight in parts)
     assert advisor.taste.scores(users, stars, diversity) == pytest.approx(expected, rel=1e-6)
+
+
+WORDS = "I carry it all day, so it must be light. The battery is weak, and the battery is heavy."
+
+
+def slow_row(corpus, words, things_with):
+    """The TF-IDF of some words, one word after another, of length 1."""
+    row = np.zeros(len(corpus.vocabulary) + 1)
+    for word in set(words):
+        rarity = np.log((1 + len(corpus.items)) / (1 + things_with[word])) + 1
+        row[word] = (1 + np.log(words.count(word))) * rarity
+    return row / max(np.sqrt((row**2).sum()), 1e-12)
+
+
+@pytest.mark.parametrize("diversity", [0.0, 1.0])
+def test_a_newcomer_keeps_company_with_those_who_write_alike(recommender, diversity):
+    corpus, taste = recommender.fitted_corpus, recommender.advisor.taste
+    things = [set(corpus.item_documents.words[slice(*corpus.item_documents.offsets[i : i + 2])]) for i in range(14)]
+    things_with = {word: sum(word in thing for thing in things) for word in range(len(corpus.vocabulary) + 1)}
+    documents = corpus.user_documents
+    wrote = [documents.words[slice(*documents.offsets[u : u + 2])].tolist() for u in range(len(corpus.users))]
+    people = np.array([slow_row(corpus, words, things_with) for words in wrote])
+    document = recommender.newcomer(WORDS)
+    own = slow_row(corpus, document.words.tolist(), things_with)
+    rated = taste.rated.toarray()
+    company = [
+        sum((own @ people[v]) ** 2 * rated[v].sum() ** -0.5 for v in np.flatnonzero(rated[:, j]))
+        / max(rated[:, j].sum(), 1) ** (diversity / 2)
+        for j in range(14)
+    ]
+    texts = taste.texts.toarray() @ (own - people.mean(0))
+    stars = recommender.fitted_model.rate_newcomer(document, np.arange(14))
+    parts = [np.asarray(part) / np.std(part) for part in (company, stars, texts)]
+    found = recommender.advisor.newcomer_taste.scores(document.words, stars, diversity)
+    np.testing.assert_allclose(found, parts[0] + RATING_WEIGHT * parts[1] + TEXT_WEIGHT * parts[2], rtol=1e-6)
+    listed = [recommender.number_of("item", one.item) for one in recommender.recommend_for(WORDS, diversity=diversity)]
+    assert listed == np.argsort(-found, kind="stable")[:10].tolist()
+
+
+def test_a_newcomer_may_ask_for_the_rating_alone(recommender):
+    items = list(recommender.fitted_corpus.items)
+    by_rating = [one.item for one in recommender.recommend_for(WORDS, 14, by="rating")]
+    ratings = dict(zip(items, recommender.predict_for(WORDS, items), strict=True))
+    assert by_rating == sorted(items, key=lambda item: -ratings[item])
+    assert by_rating != [one.item for one in recommender.recommend_for(WORDS, 14)]
 
 
 def test_the_order_is_that_of_the_scores_and_ratings_are_shown(recommender):
@@ -137,6 +183,8 @@ def test_things_of_a_category_are_chosen_whatever_the_case_of_its_letters(saved)
         found = [one.item for one in recommender.recommend("person-001", 14, by=by, category="even")]
         assert found
         assert {kinds[name] for name in found} == {"Even"}
+        served = AnswerService(recommender).recommend("person-001", 14, {"by": by, "category": "even"})
+        assert [row["item"] for row in served["recommendations"]] == found
     assert len(recommender.recommend_for("It is light.", 20, category="ALL")) == len(corpus.items)
     with pytest.raises(UsageError, match="category 'Evn'") as refused:
         recommender.recommend("person-001", category="Evn")
@@ -238,9 +286,11 @@ def test_a_list_that_cannot_be_read_is_refused(folder, tmp_path, capsys, content
     assert said in complained
 
 
-def test_a_newcomer_has_no_diversity(folder, tmp_path, capsys):
+def test_a_newcomers_options_are_those_of_the_method(recommender, folder, tmp_path, capsys):
     mine = tmp_path / "mine.txt"
-    mine.write_text("It is light.")
-    code, _, said = answer(capsys, folder, "-", "--reviews", mine, "--diversity", 0.5)
-    assert code == 2
-    assert "ordered by rating" in said
+    mine.write_text(WORDS)
+    for options, wished in ((["--diversity", 0.9], {"diversity": 0.9}), (["--by", "rating"], {"by": "rating"})):
+        code, printed, _ = answer(capsys, folder, "-", "--reviews", mine, "--json", *options)
+        assert code == 0
+        expected = [one.item for one in recommender.recommend_for(WORDS, **wished)]
+        assert [one["item"] for one in json.loads(printed)["recommendations"]] == expected

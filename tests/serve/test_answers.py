@@ -162,6 +162,36 @@ def test_a_newcomer_is_rated_explained_and_recommended_to(client, recommender, i
     assert all(row["reason"] for row in found["recommendations"])
 
 
+WISHES = {"by": "taste", "diversity": 0.9, "min_reviews": 2}
+
+
+def test_recommendations_are_chosen_and_ordered_as_wished_for(client, recommender, users, items):
+    among = list(items[:9])
+    wished = {**WISHES, "among": among}
+    found = client.get("/api/recommend", params={"user": users[5], "n": 5, **wished}).json()["recommendations"]
+    assert [row["item"] for row in found] == [one.item for one in recommender.recommend(users[5], 5, **wished)]
+    assert {row["item"] for row in found} <= set(among)
+    by_rating = client.get("/api/recommend", params={"user": users[5], "n": 5, "by": "rating"}).json()
+    expected = [one.item for one in recommender.recommend(users[5], 5, by="rating")]
+    assert [row["item"] for row in by_rating["recommendations"]] == expected
+    reviews = ["I carry it all day, so it must be light."]
+    pasted = client.post("/api/newcomer", json={"reviews": reviews, "n": 5, **wished}).json()["recommendations"]
+    assert [row["item"] for row in pasted] == [one.item for one in recommender.recommend_for(reviews, 5, **wished)]
+
+
+def test_somebody_nobody_knows_gets_what_is_popular_and_is_told_so(client, recommender):
+    found = client.get("/api/recommend", params={"user": "nobody at all", "n": 4}).json()
+    expected = recommender.recommend("nobody at all", 4)
+    assert [row["item"] for row in found["recommendations"]] == [one.item for one in expected]
+    assert found["note"] == expected.note
+    assert "popular with everybody" in found["note"]
+    assert all(row["reason"].startswith("Popular with everybody: ") for row in found["recommendations"])
+
+
+def test_somebody_known_gets_no_note(client, users):
+    assert client.get("/api/recommend", params={"user": users[5], "n": 1}).json()["note"] is None
+
+
 def test_a_comparison_names_the_item_that_is_rated_higher(client, recommender, users, items):
     for user in users[:5]:
         found = client.get("/api/compare", params={"user": user, "first": items[0], "second": items[1]}).json()

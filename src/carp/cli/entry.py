@@ -25,6 +25,7 @@ from carp.cli import (
     serve_commands,
     sign_command,
     train_command,
+    upkeep_commands,
     use_commands,
 )
 from carp.errors import CarpError, CarpWarning, UsageError
@@ -36,7 +37,10 @@ COMMANDS = (
     use_commands.evaluate,
     use_commands.predict,
     use_commands.explain,
+    use_commands.aspects,
     use_commands.recommend,
+    upkeep_commands.update,
+    upkeep_commands.forget,
     serve_commands.profile,
     serve_commands.serve,
     measure_commands.bench,

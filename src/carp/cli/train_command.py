@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import carp
 from carp.cli.messages import naming, say, show_json
 from carp.cli.options import MAX_SEED, AsJson, Out, Overwrite, key_values
 from carp.cli.output_files import check_new_folder
@@ -35,6 +36,10 @@ def train(
     all_reviews: Annotated[
         bool, typer.Option("--all-reviews", help="After choosing on the split, fit on all its parts, for use.")
     ] = False,
+    start_from: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="MODEL", help="Start from the weights, and with the settings, of this model."),
+    ] = None,
     given: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,6 +59,10 @@ def train(
     check_new_folder(out, "model", overwrite)
     from carp.recommender import Recommender
 
+    earlier = None
+    if start_from is not None:
+        earlier = carp.load(start_from, device=device)
+        model, settings = _as_before(context, earlier, model, settings)
     with naming("train"):
         recommender = Recommender(model, seed=seed, split_seed=split_seed, device=device, **settings)
     records = _load_corpus(corpus)
@@ -62,7 +71,8 @@ def train(
     _check_checkpoints(checkpoints, resume, overwrite)
     if resume and not checkpoints.exists() and not quiet:
         say(f"{checkpoints}: there is no checkpoint to continue from; training starts from the beginning.")
-    options = {"split": split, "all_reviews": all_reviews, "resume": resume, "progress": not quiet}
+    options: dict[str, Any] = {"start_from": earlier}
+    options |= {"split": split, "all_reviews": all_reviews, "resume": resume, "progress": not quiet}
     _fit(recommender, records, checkpoints, options)
     size = recommender.save(out, overwrite=overwrite)
     _remove_checkpoints(checkpoints)
@@ -73,6 +83,19 @@ def train(
         show_json({"out": str(out), "model": model, "form": recommender.form, "bytes": size, **kept, **all_of_it})
     elif not quiet:
         _report_training(recommender, out, size)
+
+
+def _as_before(
+    context: typer.Context, earlier: Recommender, model: str, settings: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The model and the settings of an earlier training, with those that are given now."""
+    source = context.get_parameter_source("model")
+    if source is not None and source.name != "DEFAULT" and model != earlier.name:
+        what = f"the earlier model is {earlier.name}, and not {model}"
+        raise UsageError(what, where="--from", fix=f"give --model {earlier.name}, or leave --model out")
+    params = earlier.get_params()
+    before = {key: params[key] for key in params if key not in ("model", "seed", "split_seed", "device", "min_reviews")}
+    return earlier.name, before | settings
 
 
 def _training_settings(given: list[str] | None) -> dict[str, Any]:
@@ -143,6 +166,14 @@ def _remove_checkpoints(folder: Path) -> None:
             folder.rmdir()
 
 
+def seen_before(pairs: int) -> str:
+    """What to say of figures that are better than they should be."""
+    return (
+        f"The model it started from was trained on {pairs:,} of the pairs held out here: errors on them look better "
+        "than they are. Hold out by time to avoid it (--split time)."
+    )
+
+
 def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     from carp.explain.explainer import explains
     from carp.render.console_tables import command, facts_table
@@ -158,6 +189,8 @@ def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     elif facts.get("all_reviews") and recommender.model.learns:
         lines.append(("epochs", f"{facts['epochs']}, the number that was best on validation"))
     print(facts_table(lines))
+    if seen := facts.get("seen_before"):
+        say(seen_before(seen))
     test = fitted.test_pairs()
     record = int(test.records[0]) if len(test) else 0
     user, item = fitted.users[int(fitted.user[record])], fitted.items[int(fitted.item[record])]

@@ -14,12 +14,14 @@ import carp
 from carp.cli.messages import naming, say, show_json
 from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, key_values, newcomer_reviews, read_ids
 from carp.cli.output_files import check_new_file
-from carp.errors import UsageError
+from carp.cli.train_command import seen_before
+from carp.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from carp.answers import Recommendations
     from carp.explain.explanation import Explanation
     from carp.explain.faithfulness.measures import Faithfulness
+    from carp.explain.reading_guide import Seeds
     from carp.recommender import Recommender
     from carp.reviews.shop.made_up_shop import Shop
 
@@ -115,6 +117,58 @@ def explain(
     _deliver_explanation(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
 
 
+def aspects(
+    model: Model,
+    rename: Annotated[
+        list[str] | None, typer.Option(metavar="'OLD=NEW'", help="Give an aspect a name of your own; may be repeated.")
+    ] = None,
+    words: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your own aspects, one a line: 'Battery: battery, charge, hours'."),
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=0, help="Held-out pairs that tell how often each aspect decides.")] = 200,
+    as_json: AsJson = False,
+) -> None:
+    """List what people write about, under the names by which ratings are explained.
+
+    With --rename or --words, the names are changed and kept in the model.
+    """
+    recommender = carp.load(model)
+    if words is not None:
+        recommender.seed_aspects(_read_seeds(words))
+    if rename:
+        recommender.rename_aspects(_renamings(rename))
+    if words is not None or rename:
+        recommender.save(model, overwrite=True)
+        say(f"The aspects of {model} are kept under these names.")
+    found = recommender.aspects(pairs)
+    if as_json:
+        show_json(found.as_dict())
+    else:
+        say(str(found).rstrip())
+
+
+def _read_seeds(file: Path) -> Seeds:
+    from carp.explain.reading_guide import read_seeds
+
+    try:
+        text = file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the words cannot be read ({error})", where=str(file), fix="give a UTF-8 text file") from None
+    return read_seeds(text.splitlines(), str(file))
+
+
+def _renamings(given: list[str]) -> dict[str, str]:
+    names = {}
+    for one in given:
+        old, equals, new = (part.strip() for part in one.partition("="))
+        if not equals or not old or not new:
+            fix = "write the name it has, an equals sign, and the new name: --rename 'strap, locks=Straps'"
+            raise UsageError(f"{one!r} renames nothing", where="--rename", fix=fix)
+        names[old] = new
+    return names
+
+
 def _deliver_explanation(explanation: Explanation, format: str, out: Path | None) -> None:
     from carp.storage import write_bytes
 
@@ -150,7 +204,7 @@ def recommend(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many things to recommend.")] = 10,
     by: Annotated[
         Literal["taste", "rating"],
-        typer.Option(help="Order by what suits the person, or by the predicted rating alone. A newcomer: by rating."),
+        typer.Option(help="Order by what suits the person, or by the predicted rating alone."),
     ] = "taste",
     diversity: Annotated[
         float | None,
@@ -181,8 +235,6 @@ def recommend(
         option = "--out" if out is not None else "--overwrite" if overwrite else "--titles"
         raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
     texts = newcomer_reviews(user, reviews)
-    if texts is not None and diversity is not None:
-        raise UsageError("things for a newcomer are ordered by rating", where="--diversity", fix="leave it out")
     _recommend_one(model, user, number, {**wish, "among": _ids(among)}, texts, as_json)
 
 
@@ -199,7 +251,7 @@ def _recommend_one(
         found = (
             recommender.recommend(user, number, **wish)
             if texts is None
-            else recommender.recommend_for(texts, number, **chosen)
+            else recommender.recommend_for(texts, number, **wish)
         )
     if as_json:
         told = {} if found.note is None else {"note": found.note}
@@ -290,6 +342,8 @@ def evaluate(
         show_json(found if judged is None else {**found, "explanations": judged.as_dict()})
         return
     print(evaluation_text(found))
+    if seen := recommender.facts.get("seen_before"):
+        say(seen_before(seen))
     if judged is not None:
         from carp.render.faithfulness_text import faithfulness_text
 

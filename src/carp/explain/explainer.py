@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from carp.explain.explanation import Explanation, Reasons, Sentence, Sentiment, 
 from carp.explain.named_words import NamedReasons
 from carp.explain.pair_texts import PairTexts
 from carp.explain.question import Detail, Question
+from carp.explain.reading_guide import ReadingGuide, make_guide
 from carp.models import REGISTRY, model_class
 from carp.models.base import RatingModel
 from carp.reviews.readable import ReadableDocument
@@ -29,6 +31,7 @@ from carp.training.fitted_model import FittedModel
 EXPLAINERS: dict[str, str] = {  # name → module:class
     "capsules": "carp.explain.capsule_reasons:CapsuleExplainer",
     "attention": "carp.explain.attention_reasons:AttentionExplainer",
+    "sum": "carp.explain.summed_reasons:SummedExplainer",
 }
 NO_CAPSULES = "the model {name} has no capsules: it does not say what is liked and disliked"
 
@@ -74,9 +77,16 @@ class Explainer:
 
     for_and_against: ClassVar[bool] = False  # whether it says what speaks for a thing and what against it
 
+    reads_by_guide: ClassVar[bool] = False  # whether its reasons rest on a reading guide, which is saved with the model
+
     def __init__(self, fitted: FittedModel) -> None:
         self.fitted = fitted
         self.corpus = fitted.corpus
+
+    @cached_property
+    def guide(self) -> ReadingGuide:
+        """How sentences of this corpus are read; learned now where the saved model does not hold it."""
+        return make_guide(self.corpus)
 
     # ---- one pair, or several at once
 
@@ -180,14 +190,17 @@ def explains(kind: type[RatingModel]) -> bool:
     return kind.explained_by is not None
 
 
-def explainer_for(fitted: FittedModel) -> Explainer:
-    """The explainer that the model names."""
+def explainer_for(fitted: FittedModel, guide: ReadingGuide | None = None) -> Explainer:
+    """The explainer that the model names, with the guide that was saved with it, if one was."""
     name = fitted.model.explained_by
     if name is None:
         return Explainer(fitted)
     module, _, attribute = EXPLAINERS[name].partition(":")
     kind: type[Explainer] = getattr(importlib.import_module(module), attribute)
-    return kind(fitted)
+    made = kind(fitted)
+    if guide is not None:
+        made.guide = guide
+    return made
 
 
 def _notes(question: Question, *, trained: bool) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Sentiment = Literal["positive", "negative"]
+LITTLE = 0.02  # of the rating range: texts that move a rating by less than this are no reason
 MatchKind = Literal["positive", "negative", "matched"]  # of marks in the held-out review
 
 
@@ -83,6 +84,51 @@ class TargetReview:
     marks: tuple[Mark, ...]
 
 
+PartKind = Literal["mean", "person", "thing", "writing", "aspect", "other words", "name", "scale"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the amounts that a rating is the sum of."""
+
+    kind: PartKind
+    name: str  # as a reader calls it
+    amount: float  # on the scale of the data
+
+
+@dataclass(frozen=True)
+class EarlierCase:
+    """Something the person rated before, of which people write much as they do of this thing."""
+
+    item: str
+    rating: float  # that the person gave
+    likeness: float  # of the two things' texts, from 0 to 1
+    title: str | None = None
+
+
+@dataclass(frozen=True)
+class AspectFinding:
+    """What is written about one aspect of the thing, and what that does to the rating."""
+
+    aspect: str
+    amount: float  # that it adds to the rating, or takes away, on the scale of the data
+    by_itself: float  # of the amount: what the words do for everybody
+    by_taste: float  # of the amount: what they do for this person
+    sentences: tuple[Sentence, ...]  # praise where the amount is above 0, complaints where it is below
+    turned: bool = False  # the person's taste turns praise into a reason against, or a complaint into one for it
+    viewpoint: str | None = None  # what this person writes about that the aspect meets most
+    own_sentences: tuple[Sentence, ...] = ()  # of the person, about that
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """What each viewpoint that meets an aspect adds to the rating, on the scale of the data."""
+
+    viewpoints: tuple[str, ...]
+    aspects: tuple[str, ...]
+    amounts: tuple[tuple[float, ...], ...]  # a row a viewpoint, a column an aspect
+
+
 @dataclass(frozen=True)
 class Reasons:
     """The part of an Explanation that is the model's own: what it listened to, and what it made of that."""
@@ -96,6 +142,11 @@ class Reasons:
     coupling_negative: tuple[tuple[float, ...], ...] = ()
     units: tuple[LogicUnit, ...] = ()  # those of the prevailing sentiment first
     meaning: str = ""  # of being listened to, in a model without capsules
+    parts: tuple[Part, ...] = ()  # which sum to the rating, in a model that is a sum
+    findings: tuple[AspectFinding, ...] = ()  # the aspects that count most, in such a model
+    cases: tuple[EarlierCase, ...] = ()
+    meetings: Meetings | None = None
+    texts_move: float | None = None  # how far the texts move the rating; None where the model does not say
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,6 +173,19 @@ class Explanation:
     title: str | None = None  # of the item, if it is known
     low: float | None = None  # nine ratings of ten lie between low and high, where that is known
     high: float | None = None
+    parts: tuple[Part, ...] = ()  # which sum to the rating, in a model that is a sum
+    findings: tuple[AspectFinding, ...] = ()  # the aspects that count most, in such a model
+    cases: tuple[EarlierCase, ...] = ()
+    meetings: Meetings | None = None
+    texts_move: float | None = None  # how far the texts move the rating; None where the model does not say
+
+    @property
+    def little_known(self) -> bool:
+        """Whether the texts hardly move the rating, so that there is next to nothing to explain."""
+        least = LITTLE * (self.rating_range[1] - self.rating_range[0])
+        if self.texts_move is None or abs(self.texts_move) >= least:
+            return False
+        return all(abs(finding.amount) < least for finding in self.findings)
 
     @property
     def prevailing(self) -> Sentiment | None:

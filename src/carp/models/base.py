@@ -86,6 +86,15 @@ class RatingModel(nn.Module):
         """Settings that fitting chose on validation, by name: to fit again on more reviews without choosing."""
         return {}
 
+    def welcome(self, side: str, places: Tensor, biases: Tensor, sides: Tensor | None) -> None:
+        """Take in people (`user`) or things (`item`) that came after training; their rows in all tables are zero.
+
+        `biases` are their tuned ones, and `sides` what was read in their documents, where the two sides separate.
+        """
+        table = getattr(self, f"{side}_bias", None)
+        if isinstance(table, Tensor) and table.ndim == 1:
+            table.data[places] = biases.to(table)
+
     def forward(self, batch: Batch) -> Prediction:
         """Both documents of each pair encoded, and the two sides scored."""
         users = self.encode_users(batch.user_words, batch.user_reviews)

@@ -228,6 +228,8 @@ class Carp(RatingModel):
 
     def start(self, data: TrainingData) -> None:
         self.biases.fit(data.train, data.valid, self.sizes.levels)
+        if self.config.biases == "leave-one-out":
+            self.biases.leave_out(data.train)
         if self.config.biases == "tuned":
             with torch.no_grad():
                 self.user_bias.copy_(self.biases.user)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carp.models.batch import Pairs, Sizes
+from carp.models.leave_one_out import MOST_ROUNDS, alternate, own_growth
 
 SHRINKAGES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0)
 
@@ -70,20 +71,39 @@ class WordConvolution(nn.Module):
         return features  # [B, L, n]
 
 
-class TunedBiases(nn.Module):
+class SizedByData(nn.Module):
+    """A module with buffers whose sizes only the data know: they take the size of a state that is loaded."""
+
+    sized_by_data: ClassVar[tuple[str, ...]] = ()
+    absent_before: ClassVar[tuple[str, ...]] = ()  # of those, what earlier versions did not save: it stays empty
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        for name in self.absent_before:
+            state_dict.setdefault(f"{prefix}{name}", getattr(self, name)[:0])
+        for name in self.sized_by_data:
+            if f"{prefix}{name}" in state_dict:
+                setattr(self, name, torch.empty_like(state_dict[f"{prefix}{name}"], device=getattr(self, name).device))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class TunedBiases(SizedByData):
     """μ + b_u + b_i with ridge penalties on both, their strengths chosen on validation.
 
     Minimises Σ (r − μ − b_u − b_i)² + λ_u Σ b_u² + λ_i Σ b_i² by alternating exact solutions.
-    For a training pair the biases are taken without its own rating: that rating sits in both sums, and a bias
-    fitted on the very rating it predicts looks better than it is.
+    For a training pair the biases are taken without its own rating: that rating sits in both sums and in μ, and a
+    bias fitted on the very rating it predicts looks better than it is. `leave_out` prepares that, in closed form.
     """
 
+    sized_by_data = ("pairs", "growth")
+    absent_before = sized_by_data  # what models saved with the other side's bias fixed do without
     mean: Tensor
     user: Tensor
     item: Tensor
     user_weight: Tensor  # n_u + λ_u
     item_weight: Tensor
     shrinkage: Tensor  # λ_u, λ_i
+    pairs: Tensor  # [P] user · items + item of training pairs, in order
+    growth: Tensor  # [P, 2] of e and of r − μ in the error of a prediction that has not seen r
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -93,6 +113,13 @@ class TunedBiases(nn.Module):
         self.register_buffer("user_weight", torch.ones(sizes.users))
         self.register_buffer("item_weight", torch.ones(sizes.items))
         self.register_buffer("shrinkage", torch.zeros(2))
+        self.register_buffer("pairs", torch.zeros(0, dtype=torch.int64))
+        self.register_buffer("growth", torch.zeros(0, 2))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        if self.growth.shape != (len(self.pairs), 2):
+            raise ValueError(f"{prefix}growth is not two numbers for each of {prefix}pairs")
 
     @torch.no_grad()
     def fit(self, train: Pairs, valid: Pairs, levels: int) -> None:
@@ -110,7 +137,7 @@ class TunedBiases(nn.Module):
         assert best is not None
         _, user_shrinkage, item_shrinkage = best
         mean, user, item = solve_biases(
-            train, user_shrinkage, item_shrinkage, len(self.user), len(self.item), rounds=50
+            train, user_shrinkage, item_shrinkage, len(self.user), len(self.item), rounds=MOST_ROUNDS
         )
         self.mean.fill_(mean)
         self.user.copy_(torch.from_numpy(user))
@@ -119,31 +146,31 @@ class TunedBiases(nn.Module):
         self.item_weight.copy_(torch.from_numpy(np.bincount(train.items, minlength=len(item)) + item_shrinkage))
         self.shrinkage.copy_(torch.tensor([user_shrinkage, item_shrinkage]))
 
+    @torch.no_grad()
+    def leave_out(self, train: Pairs) -> None:
+        """Work out what each rating of `train`, on which the biases were fitted, does to its own prediction."""
+        weights = [weight.double().cpu().numpy() for weight in (self.user_weight, self.item_weight)]
+        pairs, growth = own_growth(train.users, train.items, *weights)
+        self.pairs = torch.from_numpy(pairs).to(self.pairs.device)
+        self.growth = torch.from_numpy(growth).to(self.growth)
+
     def forward(self, users: Tensor, items: Tensor, own_ratings: Tensor | None = None) -> Tensor:
         """The biases' rating [B]; with `own_ratings`, each pair's as if its own rating had not been there."""
-        user = take_or(self.user, users, 0.0)
-        item = take_or(self.item, items, 0.0)
-        if own_ratings is not None:
-            rest = own_ratings - self.mean
-            user_weight, item_weight = self.user_weight[users], self.item_weight[items]
-            without = (
-                (user_weight * user - (rest - item)) / (user_weight - 1),
-                (item_weight * item - (rest - user)) / (item_weight - 1),
-            )
-            user, item = without
-        return self.mean + user + item
+        rating = self.mean + take_or(self.user, users, 0.0) + take_or(self.item, items, 0.0)
+        if own_ratings is None:
+            return rating
+        of_error, of_rating = self._growth(users, items).unbind(-1)
+        return own_ratings - of_error * (own_ratings - rating) - of_rating * (own_ratings - self.mean)
 
-
-class SizedByData(nn.Module):
-    """A module with buffers whose sizes only the data know: they take the size of a state that is loaded."""
-
-    sized_by_data: ClassVar[tuple[str, ...]] = ()
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        for name in self.sized_by_data:
-            if f"{prefix}{name}" in state_dict:
-                setattr(self, name, torch.empty_like(state_dict[f"{prefix}{name}"], device=getattr(self, name).device))
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+    def _growth(self, users: Tensor, items: Tensor) -> Tensor:
+        """What `leave_out` found [B, 2]; of pairs it was not given, what holds with the other side's bias fixed."""
+        both = 1 + 1 / (self.user_weight[users] - 1) + 1 / (self.item_weight[items] - 1)
+        fixed = torch.stack([both, torch.zeros_like(both)], -1)
+        if not len(self.pairs):
+            return fixed
+        key = users * len(self.item) + items
+        place = torch.searchsorted(self.pairs, key).clamp_max(len(self.pairs) - 1)
+        return torch.where((self.pairs[place] == key).unsqueeze(-1), self.growth[place], fixed)
 
 
 def take_or(values: Tensor, places: Tensor, unknown: float | Tensor) -> Tensor:
@@ -174,16 +201,13 @@ def max_over_words(features: Tensor, there: Tensor) -> Tensor:
 def solve_biases(
     train: Pairs, user_shrinkage: float, item_shrinkage: float, users: int, items: int, *, rounds: int
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """Mean, user and item biases in float64 by alternating between the two exact solutions."""
+    """Mean, user and item biases in float64 by alternating between the two exact solutions, at most so many rounds."""
     ratings = train.ratings.astype(np.float64)
     mean = float(ratings.mean())
     rest = ratings - mean
-    user_weight = np.bincount(train.users, minlength=users) + user_shrinkage
-    item_weight = np.bincount(train.items, minlength=items) + item_shrinkage
-    user, item = np.zeros(users), np.zeros(items)
-    for _ in range(rounds):
-        item = np.bincount(train.items, rest - user[train.users], minlength=items) / item_weight
-        user = np.bincount(train.users, rest - item[train.items], minlength=users) / user_weight
+    user_weight = np.bincount(train.users, minlength=users).astype(np.float64) + user_shrinkage
+    item_weight = np.bincount(train.items, minlength=items).astype(np.float64) + item_shrinkage
+    user, item = alternate(train.users, train.items, rest, user_weight, item_weight, rounds=rounds)
     return mean, user, item
 
 

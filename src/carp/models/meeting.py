@@ -61,6 +61,7 @@ from carp.models.tfidf import (
 FOLDS = 10
 FOLDS_TO_CHOOSE_BY = 4
 RARITIES = (1.0, 0.5)  # to choose from
+MOST_TO_CHOOSE_BY = 150_000  # pairs
 EMPTY = 1e-9  # the length of a text without words
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
 
@@ -107,25 +108,29 @@ class MeetingSide(SizedByData):
     def seen(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """z [B, k] of places in the directions, and what a place was multiplied with to be at length 1 [B, 1]."""
         away = from_centre(places, self.centre)
-        length = away.square().sum(1, keepdim=True).sqrt()
-        scale = torch.where(length > EMPTY, 1 / length.clamp_min(EMPTY), 0.0)
+        scale = to_length_one(away)
         return away * scale, scale
 
-    def parts(self, rows: Tensor, terms: Tensor, size: int, wanted: Tensor) -> Tensor:
-        """What each occurrence adds to w · x + wanted · (x in the directions − centre), each document's own wanted."""
+    def read(self, rows: Tensor, terms: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """Of each occurrence its part of w · x [T], and of x in the directions less the centre [T, k]."""
         row, term, value, count, place = self._values(rows, terms)
         by_row = Segments.of(row, size)
         entry = value / text_length(value, by_row)[row]
-        share = value / by_row.sums(value).clamp_min(EMPTY)[row]  # of the centre
-        image = self.directions[term] * entry.unsqueeze(1) - share.unsqueeze(1) * self.centre
-        parts: Tensor = ((entry * self.weight[term] + (image * wanted[row]).sum(1)) / count)[place]
-        return parts
+        of_centre = value / by_row.sums(value).clamp_min(EMPTY)[row]
+        image = self.directions[term] * entry.unsqueeze(1) - of_centre.unsqueeze(1) * self.centre
+        return (entry * self.weight[term] / count)[place], (image / count.unsqueeze(1))[place]
 
     def _values(self, rows: Tensor, terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Document, term, TF-IDF before lengths, and count of each distinct term; where each occurrence's stands."""
         key, place, count = torch.unique(rows * len(self.idf) + terms, return_inverse=True, return_counts=True)
         row, term = key // len(self.idf), key % len(self.idf)
         return row, term, (1 + count.to(self.idf.dtype).log()) * self.idf[term], count, place
+
+
+def to_length_one(rows: Tensor) -> Tensor:
+    """What rows are multiplied with to be at length 1 [B, 1]; 0 for those of nothing."""
+    length = rows.square().sum(1, keepdim=True).sqrt()
+    return torch.where(length > EMPTY, 1 / length.clamp_min(EMPTY), 0.0)
 
 
 def text_length(value: Tensor, by_row: Segments) -> Tensor:
@@ -139,7 +144,7 @@ class Meeting(SizedByData, RatingModel):
     text_defaults = WHOLE_DOCUMENTS
     needs = frozenset({"ids", "documents", "names"})
     separates = True
-    explained_by = "attention"
+    explained_by = "sum"
     learns = False
     config: MeetingConfig
     bigrams: Tensor
@@ -215,25 +220,54 @@ class Meeting(SizedByData, RatingModel):
 
     def words_add(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What each word of both documents, and the name [B], add to f, together `text`; a meeting goes in halves."""
-        names = take_rows(self.name_place, batch.items)
-        places = self.encode_items(batch.item_words, batch.item_reviews)[:, 1:]
-        zu, user_scale = self.user_side.seen(self.encode_users(batch.user_words, batch.user_reviews)[:, 1:])
-        zi, item_scale = self.item_side.seen(places + names)
+        return self._words_add(batch, *self._read(batch))
+
+    def parts(self, batch: Batch, shares: Tensor) -> tuple[MeetingParts, Tensor, Tensor]:
+        """f as a sum over groups of words, where each word has shares in groups [words + 1, G] that sum to 1; and what
+        each word of both documents adds."""
+        user, item = self._read(batch)
+        of_user, user_places = user.by_group(shares)
+        of_item, item_places = item.by_group(shares)
+        item_places = torch.cat([item_places, self._name_places(batch, item).unsqueeze(1)], 1)
+        user_places, item_places = (p * to_length_one(p.sum(1)).unsqueeze(2) for p in (user_places, item_places))
+        parts = MeetingParts(
+            mean=self.mean.expand(len(batch)),
+            person=take_or(self.user, batch.users, 0.0),
+            thing=take_or(self.item, batch.items, 0.0),
+            person_words=of_user,
+            thing_words=torch.cat([of_item, take_or(self.name_text, batch.items, 0.0).unsqueeze(1)], 1),
+            by_person=torch.einsum("bk,bgk->bg", take_rows(self.of_user, batch.users), item_places),
+            by_thing=torch.einsum("bk,bgk->bg", take_rows(self.of_item, batch.items), user_places),
+            by_both=torch.einsum("bvk,kl,bal->bva", user_places, self.meetings, item_places),
+        )
+        user_words, item_words, _ = self._words_add(batch, user, item)
+        return parts, user_words, item_words
+
+    def _words_add(self, batch: Batch, user: SideReading, item: SideReading) -> tuple[Tensor, Tensor, Tensor]:
+        user_place, name = user.place(), self._name_places(batch, item)
+        item_place = item.place() + name
+        user_scale, item_scale = to_length_one(user_place), to_length_one(item_place)
+        zu, zi = user_place * user_scale, item_place * item_scale
         of_user = user_scale * (take_rows(self.of_item, batch.items) + zi @ self.meetings.T / 2)
         of_item = item_scale * (take_rows(self.of_user, batch.users) + zu @ self.meetings / 2)
-        silent = names.any(1, keepdim=True) & ~places.any(1, keepdim=True)  # then the centre is taken off the name
-        name = ((names - self.item_side.centre * silent) * of_item).sum(1) + take_or(self.name_text, batch.items, 0.0)
-        return (
-            self.added(self.user_side, batch.user_words, batch.user_reviews, of_user),
-            self.added(self.item_side, batch.item_words, batch.item_reviews, of_item),
-            name,
-        )
+        named = (name * of_item).sum(1) + take_or(self.name_text, batch.items, 0.0)
+        return user.words_add(of_user), item.words_add(of_item), named
 
-    def added(self, side: MeetingSide, words: Tensor, reviews: Tensor, wanted: Tensor) -> Tensor:
-        """What each word adds to f [B, L]; a bigram's part goes to its two words in halves."""
-        rows, terms, places = term_occurrences(words, reviews, self.bigrams, self.sizes.words)
-        parts = side.parts(rows, terms, len(words), wanted)
-        return spread_over_words(parts, words.shape, (rows, terms, places), self.sizes.words)
+    def _name_places(self, batch: Batch, item: SideReading) -> Tensor:
+        """The name in the directions [B, k], less the centre where there are no other words to take it off."""
+        names = take_rows(self.name_place, batch.items)
+        silent = names.any(1, keepdim=True) & ~(batch.item_words > 0).any(1, keepdim=True)
+        return names - self.item_side.centre * silent
+
+    def _read(self, batch: Batch) -> tuple[SideReading, SideReading]:
+        def side(of: MeetingSide, words: Tensor, reviews: Tensor) -> SideReading:
+            found = term_occurrences(words, reviews, self.bigrams, self.sizes.words)
+            return SideReading(words, found, self.sizes.words, *of.read(found[0], found[1], len(words)))
+
+        return (
+            side(self.user_side, batch.user_words, batch.user_reviews),
+            side(self.item_side, batch.item_words, batch.item_reviews),
+        )
 
     # ---- fitting
 
@@ -270,10 +304,28 @@ class Meeting(SizedByData, RatingModel):
     def _choose(
         self, data: TrainingData, pairs: Pairs, target: Tensor, start: Tensor, rounds: int
     ) -> tuple[WayOfSeeing, HeldOutFit, Tensor, Tensor]:
-        """The way of seeing texts that predicts held-out pairs best, with learned strengths and the solution α."""
-        equal, probes = torch.ones_like(target), self.config.probes
+        """The way of seeing texts that predicts held-out pairs best, with learned strengths and the solution α.
+
+        Of very many pairs a part is enough to choose by; the strengths found on it are a good start for all.
+        """
+        step = -(-len(target) // MOST_TO_CHOOSE_BY)
+        if step > 1:
+            some = Pairs(*(getattr(pairs, f.name)[::step] for f in fields(Pairs)))
+            chosen, _, strengths, _ = self._best_way(data, some, target[::step], start, rounds)
+            del some
+            (way,) = self._ways(data, pairs, (chosen.rarity,), (chosen.from_mean,))
+            fit = HeldOutFit(way.covariance, target)
+            return way, fit, *fit.learn(strengths, torch.ones_like(target), rounds // 2, self.config.probes)
+        return self._best_way(data, pairs, target, start, rounds)
+
+    def _best_way(
+        self, data: TrainingData, pairs: Pairs, target: Tensor, start: Tensor, rounds: int
+    ) -> tuple[WayOfSeeing, HeldOutFit, Tensor, Tensor]:
+        equal, probes, config = torch.ones_like(target), self.config.probes, self.config
+        rarities = RARITIES if config.rarity is None else (config.rarity,)
+        centred = (False, True) if config.from_mean is None else (config.from_mean,)
         tried: list[tuple[float, WayOfSeeing, HeldOutFit, Tensor, Tensor]] = []
-        for way in self._ways(data, pairs):
+        for way in self._ways(data, pairs, rarities, centred):
             fit = HeldOutFit(way.covariance, target)
             # The strengths of one way are near those of another; a term that was left out gets another chance.
             begin = torch.maximum(tried[0][3], start / 10) if tried else start
@@ -284,13 +336,16 @@ class Meeting(SizedByData, RatingModel):
             strengths, alpha = fit.learn(strengths, equal, rounds // 2, probes)
         return way, fit, strengths, alpha
 
-    def _ways(self, data: TrainingData, pairs: Pairs) -> Iterator[WayOfSeeing]:
+    def _ways(
+        self, data: TrainingData, pairs: Pairs, rarities: tuple[float, ...], centred: tuple[bool, ...]
+    ) -> Iterator[WayOfSeeing]:
         """The ways to see texts that are tried."""
-        for rarity in RARITIES if self.config.rarity is None else (self.config.rarity,):
+        for rarity in rarities:
             sides = self.texts(data, pairs, rarity)
             means = sides[0].places.mean(0), sides[1].places.mean(0)
-            for from_mean in (False, True) if self.config.from_mean is None else (self.config.from_mean,):
-                yield self.way(pairs, sides, means if from_mean else tuple(map(torch.zeros_like, means)))
+            for from_mean in centred:
+                centres = means if from_mean else tuple(map(torch.zeros_like, means))
+                yield replace(self.way(pairs, sides, centres), rarity=rarity, from_mean=from_mean)
 
     def texts(self, data: TrainingData, pairs: Pairs, rarity: float) -> tuple[SideTexts, SideTexts]:
         """What stands in the pairs' documents; the known bigrams are set on the way."""
@@ -357,6 +412,56 @@ class Meeting(SizedByData, RatingModel):
 
 
 @dataclass(frozen=True)
+class SideReading:
+    """The documents of one side, occurrence by occurrence of their terms."""
+
+    words: Tensor  # [B, L]
+    found: tuple[Tensor, Tensor, Tensor]  # of each occurrence its document, its term, the place of its first word
+    known_words: int
+    linear: Tensor  # [T] its part of w · x
+    image: Tensor  # [T, k] its part of x in the directions less the centre
+
+    def place(self) -> Tensor:
+        """x in the directions less the centre [B, k]."""
+        return Segments.of(self.found[0], len(self.words)).sums(self.image)
+
+    def words_add(self, wanted: Tensor) -> Tensor:
+        """What each word adds to w · x + wanted · (x in the directions − centre) [B, L]; a bigram's part goes to its
+        two words in halves."""
+        parts = self.linear + (self.image * wanted[self.found[0]]).sum(1)
+        return spread_over_words(parts, self.words.shape, self.found, self.known_words)
+
+    def by_group(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """w · x [B, G] and x in the directions less the centre [B, G, k], divided by groups of words."""
+        rows, terms, places = self.found
+        second = (places + (terms > self.known_words)).clamp_max(self.words.shape[1] - 1)
+        of_group = (shares[self.words[rows, places]] + shares[self.words[rows, second]]) / 2
+        linear = Segments.of(rows, len(self.words)).sums(of_group * self.linear.unsqueeze(1))
+        image = [of_group[rows == row].T @ self.image[rows == row] for row in range(len(self.words))]
+        return linear, torch.stack(image)
+
+
+@dataclass(frozen=True)
+class MeetingParts:
+    """What f is the sum of. The words of the person and of the thing are in G groups; a thing's name is one more."""
+
+    mean: Tensor  # [B]
+    person: Tensor  # [B]
+    thing: Tensor  # [B]
+    person_words: Tensor  # [B, G]
+    thing_words: Tensor  # [B, G + 1]
+    by_person: Tensor  # [B, G + 1] what this person makes of things of which such words are written
+    by_thing: Tensor  # [B, G] what people who write such words make of this thing
+    by_both: Tensor  # [B, G, G + 1] what people who write such words make of things of which such words are written
+
+    def total(self) -> Tensor:
+        """f [B]."""
+        levels = self.mean + self.person + self.thing
+        words = self.person_words.sum(1) + self.thing_words.sum(1)
+        return levels + words + self.by_person.sum(1) + self.by_thing.sum(1) + self.by_both.sum((1, 2))
+
+
+@dataclass(frozen=True)
 class SideTexts:
     """The texts of one side of the pairs."""
 
@@ -373,6 +478,8 @@ class WayOfSeeing:
     sides: tuple[SideTexts, SideTexts]  # of people and of things
     centres: tuple[Tensor, ...]
     covariance: PairCovariance
+    rarity: float = 1.0
+    from_mean: bool = False
 
 
 def joined(first: Pairs, second: Pairs) -> Pairs:

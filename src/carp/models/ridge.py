@@ -142,6 +142,7 @@ class Ridge(RatingModel):
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
         self.biases.fit(data.train, data.valid, self.sizes.levels)
+        self.biases.leave_out(data.train)
         words, config, device = self.sizes.words, self.config, self.bigrams.device
         places = Occurrences.of(data.user_documents, device)
         bigrams = places.frequent_bigrams(words, config.bigrams, config.min_bigram_reviews)

@@ -160,6 +160,13 @@ class Tarmf(RatingModel):
             self.solve_users(users, items, ratings, torch.zeros_like(self.user_factors))
             self.solve_items(users, items, ratings, torch.zeros_like(self.item_factors))
 
+    def welcome(self, side: str, places: Tensor, biases: Tensor, sides: Tensor | None) -> None:
+        """What their documents say stands for factors that nobody has solved for."""
+        assert sides is not None, "this model reads documents"
+        factors = self.user_factors if side == "user" else self.item_factors
+        factors[places] = sides.to(factors)
+        factors[places, -1] = biases.to(factors)
+
     def _on_device(self, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
         columns = (pairs.users, pairs.items, pairs.ratings)
         users, items, ratings = (torch.from_numpy(column).to(self.user_factors.device) for column in columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from carp.errors import CarpError, DamagedError, InputError
+from carp.explain.reading_guide import ReadingGuide
 from carp.models import model_class
 from carp.models.base import RatingModel, make_config
 from carp.models.batch import Sizes
@@ -50,6 +51,7 @@ FILES = (
     "log.jsonl",
 )
 ITEM_TEXTS = "items.safetensors"  # only if the corpus has titles or other texts of its items
+GUIDE = "guide.safetensors"  # only of models whose reasons rest on it
 FIX = "train the model again, or restore it from a copy"
 NEEDED_FACTS = frozenset(
     {"seed", "split_seed", "fit", "text", "training", "degree_scale", "model", "config", "levels", "max_words", "scale"}
@@ -66,8 +68,10 @@ def write_bundle(
     baseline: TunedBiases,
     fitted: FittedCorpus,
     facts: Mapping[str, Any],
+    guide: ReadingGuide | None = None,
     log: bytes = b"",
     overwrite: bool = False,
+    verify: Callable[[Path], None] | None = None,
 ) -> None:
     _refuse_no_numbers(model, baseline)
     with new_folder(folder, KIND, overwrite=overwrite) as partial:
@@ -77,6 +81,8 @@ def write_bundle(
         save_arrays(partial / "documents.safetensors", _documents(fitted))
         if fitted.item_texts is not None:
             save_arrays(partial / ITEM_TEXTS, fitted.item_texts.columns())
+        if guide is not None:
+            save_arrays(partial / GUIDE, guide.columns())
         write_json(partial / "tokeniser.json", fitted.vocabulary.to_json())
         write_json(
             partial / "model.json",
@@ -92,6 +98,8 @@ def write_bundle(
             },
         )
         write_bytes(partial / "log.jsonl", log)
+        if verify is not None:
+            verify(partial)
 
 
 class Bundle(NamedTuple):
@@ -103,6 +111,7 @@ class Bundle(NamedTuple):
     corpus: FittedCorpus
     facts: dict[str, Any]
     log: bytes
+    guide: ReadingGuide | None
 
 
 def read_bundle(folder: Path, key_file: Path | None = None) -> Bundle:
@@ -134,9 +143,12 @@ def _bundle(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> Bundle:
     baseline = TunedBiases(corpus.sizes)
     baseline.load_state_dict(check_tensors(baseline, sealed.arrays("baseline.safetensors")))
     log = sealed.read("log.jsonl")
+    guide = None
+    if GUIDE in sealed:
+        guide = ReadingGuide.from_columns(sealed.arrays(GUIDE), len(corpus.vocabulary), corpus.levels)
     sealed.check_all()
     facts |= differences(facts, KIND, str(sealed.path))
-    return Bundle(facts["model"], model.eval(), baseline, corpus, facts, log)
+    return Bundle(facts["model"], model.eval(), baseline, corpus, facts, log, guide)
 
 
 def _model(sealed: SealedFolder, facts: dict[str, Any], sizes: Sizes) -> RatingModel:

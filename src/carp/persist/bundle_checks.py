@@ -105,8 +105,9 @@ def check_words(words: list[str]) -> None:
 
 def check_tensors(module: nn.Module, found: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
     """The tensors of a module, each of the kind and the shape that the module asks for, and finite."""
-    wanted, free = module.state_dict(), _sized_by_data(module)
-    need(wanted.keys() == found.keys(), "the tensors are those of another model")
+    wanted, free = module.state_dict(), _named(module, "sized_by_data")
+    missing = wanted.keys() - found.keys() - _named(module, "absent_before")
+    need(not missing and found.keys() <= wanted.keys(), "the tensors are those of another model")
     tensors = {name: torch.from_numpy(array.copy()) for name, array in found.items()}
     for name, tensor in tensors.items():
         should = wanted[name]
@@ -118,10 +119,10 @@ def check_tensors(module: nn.Module, found: Mapping[str, NDArray[Any]]) -> dict[
     return tensors
 
 
-def _sized_by_data(module: nn.Module) -> set[str]:
-    """The tensors whose lengths only the data know."""
+def _named(module: nn.Module, kind: str) -> set[str]:
+    """The tensors whose lengths only the data know (`sized_by_data`), or that were once not saved (`absent_before`)."""
     found = {prefix: part for prefix, part in module.named_modules() if isinstance(part, SizedByData)}
-    return {f"{prefix}.{name}".removeprefix(".") for prefix, part in found.items() for name in part.sized_by_data}
+    return {f"{prefix}.{name}".removeprefix(".") for prefix, part in found.items() for name in getattr(part, kind)}
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carp.answers import Recommendation
 from carp.explain.similar_things import TextLikeness
@@ -19,8 +18,10 @@ from carp.ranking.best_first import (
     stars_by_sides,
     things_left,
 )
+from carp.ranking.newcomer_taste import NewcomerTaste
 from carp.ranking.taste import Taste
 from carp.ranking.wishes import Wish
+from carp.reviews.readable import ReadableDocument
 from carp.training.fitted_model import FittedModel
 
 STRANGER = -1  # the number of somebody the model has never seen
@@ -36,6 +37,10 @@ class Advisor:
     @cached_property
     def taste(self) -> Taste:
         return Taste(self.fitted.corpus, self.texts)
+
+    @cached_property
+    def newcomer_taste(self) -> NewcomerTaste:
+        return NewcomerTaste(self.taste)
 
     def ranked(self, users: Sequence[int], wish: Wish) -> Iterator[tuple[int, list[Recommendation]]]:
         """The best things of each of these users that they have not rated, best first."""
@@ -65,10 +70,14 @@ class Advisor:
         left = things_left(self.fitted.corpus, STRANGER, wish.allowed)
         return best_things(self.fitted.corpus, left, stars[left], wish.n, self.taste.popular_first(stars)[left])
 
-    def of_stars(self, stars: NDArray[np.float64], wish: Wish) -> list[Recommendation]:
-        """The things with most stars, of all there are."""
+    def for_newcomer(self, document: ReadableDocument, wish: Wish) -> list[Recommendation]:
+        """The best things of somebody known by a document alone, of all there are."""
+        stars = self.fitted.rate_newcomer(document, np.arange(len(self.fitted.corpus.items)))
+        scores = stars
+        if wish.by == "taste":
+            scores = self.newcomer_taste.scores(document.words, stars, wish.wanted_diversity)
         left = things_left(self.fitted.corpus, STRANGER, wish.allowed)
-        return best_things(self.fitted.corpus, left, stars[left], wish.n)
+        return best_things(self.fitted.corpus, left, stars[left], wish.n, scores[left])
 
     def _scores(self, users: Sequence[int], stars: Floats, wish: Wish) -> Floats:
         scores = self.taste.scores(users, stars, wish.wanted_diversity)

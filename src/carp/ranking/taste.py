@@ -51,9 +51,7 @@ class Taste:
     def scores(self, users: Sequence[int], stars: Floats, diversity: float) -> Floats:
         """How well each thing suits each of some users [users, items], from what they would rate them."""
         chosen = np.asarray(users, np.int64)
-        company: Floats = _spread_to_one(self._company(chosen, diversity))
-        written = _spread_to_one(self._written(chosen))
-        return company + RATING_WEIGHT * _spread_to_one(stars) + TEXT_WEIGHT * written
+        return combined(self._company(chosen, diversity), stars, self._written(chosen))
 
     def knows(self, user: int) -> bool:
         """Whether a person has reviews to go by."""
@@ -89,6 +87,12 @@ class Taste:
         weight = (1 / self.of_user) @ self.rated / len(self.of_user)
         found: Floats = self.texts @ (weight @ self.texts)
         return found
+
+
+def combined(company: Floats, stars: Floats, written: Floats) -> Floats:
+    """The three parts of the score [people, items], each by its spread over the catalogue."""
+    rated: Floats = RATING_WEIGHT * _spread_to_one(stars)
+    return _spread_to_one(company) + rated + TEXT_WEIGHT * _spread_to_one(written)
 
 
 def _scaled(rows: Any, columns: Floats) -> Any:

@@ -8,7 +8,7 @@ import hmac
 import ipaddress
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -23,6 +23,7 @@ OPEN_PATHS = (
     "/healthz",
     "/ready",
 )  # a probe has no key; these tell nothing but whether the service is there
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")  # said by a proxy
 MOST_CLIENTS = 10_000  # whose requests are counted; who asked longest ago is forgotten first
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -66,6 +67,19 @@ def check_reach(host: str, key: bytes | None, open_to_everyone: bool) -> None:
         where=f"--host {host}",
         fix="give a key with --api-key-file FILE, or say --open-to-everyone, or use --host 127.0.0.1",
     )
+
+
+def check_administrator(headers: Mapping[str, str], client: str) -> None:
+    """Refuse whoever is not at this very machine, comes through a proxy, or is a page in a browser.
+
+    A page can make a browser send a request here, but none with a header of its own: that is asked about first.
+    """
+    if not is_loopback(client) or any(name in headers for name in FORWARDED):
+        raise Problem(403, "only this machine may ask for that, and through no proxy", kind="not-here")
+    if headers.get("x-carp-admin") != "reload":
+        raise Problem(
+            403, "the request does not say that it is meant", fix="send X-Carp-Admin: reload", kind="not-here"
+        )
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,12 @@ from carp.render.wording import thing_name
 from carp.reviews.readable import ReadableDocument
 from carp.serve.caches import RememberingCorpus
 from carp.serve.id_search import Register, ReviewTexts
-from carp.serve.one_line_reasons import plain_line, unit_line, verdict
+from carp.serve.one_line_reasons import plain_line, popular_line, unit_line, verdict
 from carp.serve.problems import Problem, echo
 
 ANSWERS_KEPT = 2_000
 WARMED = 3_000  # documents of each side that are made ready while nobody asks
+Wishes = dict[str, Any]  # what may be asked of recommendations, by name
 WARMED_AT_ONCE = 3  # of each side in one step: a request that comes meanwhile waits no longer than for these
 
 
@@ -43,7 +44,8 @@ class AnswerService:
     def __init__(self, recommender: Recommender) -> None:
         self.corpus = RememberingCorpus.of(recommender.fitted_corpus)
         # With a corpus of its own that remembers; the caller's stays as it is.
-        self.recommender = Recommender.of(replace(recommender.fitted_model, corpus=self.corpus))
+        guide = recommender.explainer.guide if recommender.explainer.reads_by_guide else None
+        self.recommender = Recommender.of(replace(recommender.fitted_model, corpus=self.corpus), guide=guide)
         self.fitted, self.explainer = self.recommender.fitted_model, self.recommender.explainer
         self.model = self.fitted.model
         texts = ReviewTexts(self.corpus)
@@ -112,10 +114,24 @@ class AnswerService:
             for (user, item), rating, low, high, note in rows
         ]
 
-    def recommend(self, user: str, n: int) -> dict[str, Any]:
-        number = self.user(user)
-        found = self.recommender.recommend(user, n)
-        return {"user": user, "recommendations": self._reasoned(number, number, found)}
+    def recommend(self, user: str, n: int, wishes: Wishes | None = None) -> dict[str, Any]:
+        """Things that suit a person, with a reason each; what is popular for somebody nobody knows, with a note."""
+        number = self.users.ids.index().get(user, -1)
+        found = self.recommender.recommend(user, n, **self._known_things(wishes))
+        rows = self._popular(found) if number < 0 else self._reasoned(number, number, found)
+        return {"user": user, "recommendations": rows, "note": found.note}
+
+    def _known_things(self, wishes: Wishes | None) -> dict[str, Any]:
+        """What is wished for, where all things that it names are known."""
+        for name in (wishes or {}).get("among") or []:
+            self.item(name)
+        return dict(wishes or {})
+
+    def _popular(self, found: list[Recommendation]) -> list[dict[str, Any]]:
+        """Recommendations to somebody of whom nothing is known, each with the number of its reviews."""
+        counts = self.recommender.advisor.taste.of_item
+        lines = [popular_line(int(counts[self.item(one.item)]), one.item_mean) for one in found]
+        return _rows(found, lines)
 
     def _reasoned(self, user: int, person: int | ReadableDocument, found: list[Recommendation]) -> list[dict[str, Any]]:
         """Recommendations with one line each: the meeting that counts most. A newcomer is user -1."""
@@ -126,10 +142,7 @@ class AnswerService:
         else:
             rows = zip(found, meetings, self._biases(user, numbers), strict=True)
             lines = [unit_line(met.viewpoint, met.aspect, one.rating - biases) for one, met, biases in rows]
-        return [
-            {"item": one.item, "title": one.title, "rating": one.rating, "item_mean": one.item_mean, "reason": line}
-            for one, line in zip(found, lines, strict=True)
-        ]
+        return _rows(found, lines)
 
     def _biases(self, user: int, items: list[int]) -> list[float]:
         """What the biases alone predict, in the range of the data."""
@@ -204,7 +217,14 @@ class AnswerService:
 
     # ---- newcomers
 
-    def newcomer(self, reviews: list[str], items: list[str] | None, explain: str | None, n: int) -> dict[str, Any]:
+    def newcomer(
+        self,
+        reviews: list[str],
+        items: list[str] | None,
+        explain: str | None,
+        n: int,
+        wishes: Wishes | None = None,
+    ) -> dict[str, Any]:
         if not self.model.separates:
             what = f"the model {self.fitted.name} cannot rate for somebody it has never seen"
             raise Problem(409, what, fix="serve a model that reads reviews, as carp does", kind="cannot-answer")
@@ -224,11 +244,19 @@ class AnswerService:
                 for item, rating, low, high, note in rows
             ],
             "explanation": reason,
-            "recommendations": self._recommend_for(reviews, n),
+            "recommendations": self._recommend_for(reviews, n, self._known_things(wishes)),
         }
 
-    def _recommend_for(self, reviews: list[str], n: int) -> list[dict[str, Any]]:
-        return self._reasoned(-1, self.recommender.newcomer(reviews), self.recommender.recommend_for(reviews, n))
+    def _recommend_for(self, reviews: list[str], n: int, wishes: Wishes) -> list[dict[str, Any]]:
+        found = self.recommender.recommend_for(reviews, n, **wishes)
+        return self._reasoned(-1, self.recommender.newcomer(reviews), found)
+
+
+def _rows(found: list[Recommendation], reasons: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"item": one.item, "title": one.title, "rating": one.rating, "item_mean": one.item_mean, "reason": reason}
+        for one, reason in zip(found, reasons, strict=True)
+    ]
 
 
 def _as_fields(value: Any) -> dict[str, Any]:

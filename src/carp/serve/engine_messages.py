@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
@@ -52,6 +53,10 @@ class Loaded(msgspec.Struct, array_like=True, tag=True):
     bundle: str  # the sha256 sum of its manifest
     model: str
     about: bytes
+
+
+# The model that gave the answer to the present request: another one may be served by the time it is sent.
+ANSWERED_BY: ContextVar[Loaded | None] = ContextVar("answered_by", default=None)
 
 
 class EngineStarted(msgspec.Struct, array_like=True, tag=True):

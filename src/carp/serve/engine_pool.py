@@ -18,6 +18,7 @@ import msgspec
 
 from carp.errors import CarpError, UsageError
 from carp.serve.engine_messages import (
+    ANSWERED_BY,
     Call,
     EngineStarted,
     FrameReader,
@@ -29,6 +30,7 @@ from carp.serve.engine_messages import (
     frame,
     problem_again,
 )
+from carp.serve.engine_process import bundle_sum
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem, no_room
 from carp.serve.waiting_line import Waiting, WaitingLine
@@ -38,7 +40,7 @@ WAITING_FOR_EACH = 128  # requests in the line for each engine
 MAY_ALWAYS_WAIT = 64  # requests, however long they take
 LONGEST_LINE = 3.0  # seconds that the line may take where more are waiting, as far as can be told
 LONGEST_CALL = 60.0  # seconds: an engine that is at one call so long is ended and replaced
-MOST_LOADERS = 4  # that are started in the life of a service
+MOST_DEATHS = 3  # of loaders, in the life of a service
 SETTLING = 10.0  # seconds for engines to end when the service does
 TRIES = 2  # a request whose engine died is given to another one once; the second death may well be its fault
 FDS = 16
@@ -59,12 +61,36 @@ class Engine(Protocol):
 
     async def ask(self, kind: str, *asked: Any) -> bytes: ...
 
+    async def reload(self) -> Loaded: ...
+
+
+class _Generation:
+    """The engines of one model as it was loaded, and the loader they come from."""
+
+    def __init__(self) -> None:
+        self.facts: Loaded | None = None
+        self.lines: dict[int, _Line] = {}
+        self.control: socket.socket | None = None
+        self.loader: subprocess.Popen[bytes] | None = None
+        self.frames = FrameReader()
+        self.fds: list[int] = []
+        self.retired = False  # its engines end when they have answered
+        self.complete: asyncio.Future[None] | None = None  # of a generation that is to replace another
+
+    def hang_up(self) -> None:
+        """Let the loader replace no engine any more and end with the last one."""
+        if self.control is not None:
+            asyncio.get_running_loop().remove_reader(self.control.fileno())
+            self.control.close()
+            self.control = None
+
 
 class _Line(asyncio.Protocol):
     """The line to one engine, with what it is at."""
 
-    def __init__(self, pool: EnginePool, process: int) -> None:
+    def __init__(self, pool: EnginePool, generation: _Generation, process: int) -> None:
         self.pool = pool
+        self.generation = generation
         self.process = process
         self.taken: list[Waiting] = []
         self.since = 0.0  # when it was given what it is at
@@ -101,7 +127,6 @@ class EnginePool:
     """Gives requests to engines, at most so many waiting; who leaves the line is not computed for."""
 
     def __init__(self, engines: int, log: LogLines, most_waiting: int | None = None) -> None:
-        self.facts: Loaded | None = None
         self.stage = "starting"
         self.stopping = False
         self.failure: CarpError | None = None
@@ -110,28 +135,36 @@ class EnginePool:
         self.log = log
         self.abandoned = 0  # requests that left the line before they were computed
         self.restarts = 0
+        self.swaps = 0
         self.busy_seconds = 0.0
         self.changed: Callable[[], None] = lambda: None  # called when the model is there, or cannot be
         self._mean = 0.005  # seconds of computing a request, lately
-        self._lines: dict[int, _Line] = {}
-        self._free: list[_Line] = []
+        self._current = _Generation()  # whose engines are given requests
+        self._coming: _Generation | None = None
+        self._free: list[_Line] = []  # engines of the current generation that are at nothing
+        self._lines: dict[int, _Line] = {}  # to the engines of all generations
         self._lost_hits = self._lost_misses = 0
         self._tries: dict[Waiting, int] = {}
-        self._control: socket.socket | None = None
-        self._loader: subprocess.Popen[bytes] | None = None
-        self._loaders = 0
-        self._again: Callable[[], Coroutine[Any, Any, None]] | None = None
-        self._frames = FrameReader()
+        self._deaths = 0
+        self._places: tuple[Path, Path | None] | None = None  # of the model and of results
         self._news = msgspec.msgpack.Decoder[News](News)
-        self._fds: list[int] = []
         self._closing = False
-        self._kept: set[asyncio.Task[None]] = set()
+        self._swapping = asyncio.Lock()
+        self._kept: set[asyncio.Task[Any]] = set()
+
+    @property
+    def facts(self) -> Loaded | None:
+        return self._current.facts
+
+    @facts.setter
+    def facts(self, facts: Loaded | None) -> None:
+        self._current.facts = facts
 
     # ---- asking
 
     @property
     def ready(self) -> bool:
-        return self.facts is not None and bool(self._lines) and not self.stopping
+        return self.facts is not None and bool(self._current.lines) and not self.stopping
 
     @property
     def working(self) -> int:
@@ -139,7 +172,7 @@ class EnginePool:
 
     @property
     def alive(self) -> int:
-        return len(self._lines)
+        return len(self._current.lines)
 
     @property
     def hits(self) -> int:
@@ -163,7 +196,7 @@ class EnginePool:
         return max(1, min(60, ceil(self._expected_wait())))
 
     def _expected_wait(self) -> float:
-        return len(self.line) * self._mean / max(1, len(self._lines))
+        return len(self.line) * self._mean / max(1, self.alive)
 
     async def ask(self, kind: str, *asked: Any) -> bytes:
         """The answer of an engine as JSON; raises the problem where there is none."""
@@ -178,18 +211,24 @@ class EnginePool:
         except asyncio.CancelledError:
             self.abandoned += self.line.leave(one)
             raise
+        finally:
+            ANSWERED_BY.set(one.answered_by)
 
     def _give(self) -> None:
         while self._free and (taken := self.line.take()):
             self._free.pop().give(taken)
 
     def take_reply(self, line: _Line, taken: list[Waiting], reply: Reply) -> None:
-        self._free.append(line)
-        self._give()
+        if line.generation.retired:
+            line.close()
+        elif line.generation is self._current:
+            self._free.append(line)
+            self._give()
         self.busy_seconds += reply.seconds
         self._mean += 0.05 * (reply.seconds / max(1, len(taken)) - self._mean)
         for one, answer, failure in zip(taken, reply.answers, reply.failures, strict=True):
             self._tries.pop(one, None)
+            one.answered_by = line.generation.facts
             if one.answer.done():
                 continue
             if isinstance(answer, Refused):
@@ -215,74 +254,81 @@ class EnginePool:
 
     async def start(self, model: Path, results: Path | None) -> None:
         """Start the loader, which says what it does and hands over an engine after the other."""
-        self._again = lambda: self.start(model, results)
-        self._loaders += 1
-        self._frames, self._fds = FrameReader(), []
-        self._control, theirs = socket.socketpair()
+        self._places = model, results
+        self._load(self._current)
+
+    def _load(self, generation: _Generation) -> None:
+        assert self._places is not None
+        model, results = self._places
+        generation.control, theirs = socket.socketpair()
         words = [str(theirs.fileno()), str(model), str(results or ""), str(self.engines)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self._loader = subprocess.Popen(
+        generation.loader = subprocess.Popen(
             [sys.executable, "-m", "carp.serve.engine_process", *words],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env=environment,
         )
         theirs.close()
-        self._control.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._control.fileno(), self._hear)
+        generation.control.setblocking(False)
+        asyncio.get_running_loop().add_reader(generation.control.fileno(), self._hear, generation)
 
-    def _hear(self) -> None:
-        assert self._control is not None
+    def _hear(self, generation: _Generation) -> None:
+        assert generation.control is not None
         try:
-            data, fds, _, _ = socket.recv_fds(self._control, 65536, FDS)
+            data, fds, _, _ = socket.recv_fds(generation.control, 65536, FDS)
         except BlockingIOError:
             return
         except OSError:
             data, fds = b"", []
         if not data:
-            self._loader_gone()
+            self._loader_gone(generation)
             return
-        self._fds += fds
-        for one in self._frames.feed(data):
-            self.take_news(self._news.decode(one), self._fds)
+        generation.fds += fds
+        for one in generation.frames.feed(data):
+            self.take_news(self._news.decode(one), generation.fds, generation)
 
-    def take_news(self, news: News, sockets: list[int]) -> None:
-        """Hear what the loader says; the line to a new engine is the first of the sockets that came with it."""
+    def take_news(self, news: News, sockets: list[int], generation: _Generation | None = None) -> None:
+        """Hear what a loader says; the line to a new engine is the first of the sockets that came with it."""
+        generation = generation or self._current
         if isinstance(news, EngineStarted):
-            self._keep(self._join(news.process, socket.socket(fileno=sockets.pop(0))))
+            self._keep(self._join(generation, news.process, socket.socket(fileno=sockets.pop(0))))
         elif isinstance(news, Loaded):
-            self.facts = news
+            generation.facts = news
         elif isinstance(news, LoadFailed):
             kind = UsageError if news.exit_code == UsageError.exit_code else CarpError
-            self._fail(kind(news.what, where=news.where, fix=news.fix))
+            self._cannot(generation, kind(news.what, where=news.where, fix=news.fix))
         else:
             self.stage = news.stage
             self.log.write("loading", stage=news.stage)
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
         self._kept.add(task)
         task.add_done_callback(self._kept.discard)
+        return task
 
-    async def _join(self, process: int, connection: socket.socket) -> None:
+    async def _join(self, generation: _Generation, process: int, connection: socket.socket) -> None:
         connection.setblocking(False)
-        line = _Line(self, process)
+        line = _Line(self, generation, process)
         await asyncio.get_running_loop().create_connection(lambda: line, sock=connection)
-        self._lines[process] = line
-        self._free.append(line)
+        self._lines[process] = generation.lines[process] = line
         self.log.write("engine started", process=process)
-        for old in list(self._lines.values())[: -self.engines]:  # of a loader that died
-            old.close()
-        self._give()
+        if generation is self._current:
+            self._free.append(line)
+            self._give()
+        elif len(generation.lines) >= self.engines and not generation.retired:
+            self._take_over(generation)
         self.changed()
 
     def lose(self, line: _Line) -> None:
         """An engine ended: what it was at goes to another one."""
         self._lines.pop(line.process, None)
+        line.generation.lines.pop(line.process, None)
         if line in self._free:
             self._free.remove(line)
         self._lost_hits, self._lost_misses = self._lost_hits + line.hits, self._lost_misses + line.misses
-        if self._closing:
+        if self._closing or (line.generation.retired and not line.taken):
             return
         self.restarts += 1
         self.log.write("engine ended", process=line.process, replaced=True)
@@ -299,37 +345,109 @@ class EnginePool:
         self.line.put_back(again)
         self._give()
 
-    def _loader_gone(self) -> None:
-        assert self._control is not None
-        asyncio.get_running_loop().remove_reader(self._control.fileno())
-        self._control.close()
-        self._control = None
+    def _loader_gone(self, generation: _Generation) -> None:
+        generation.hang_up()
+        if generation.loader is not None:
+            self._keep(asyncio.to_thread(generation.loader.wait))
         if self._closing or self.failure is not None:
             return
-        if self.facts is not None and self._again is not None and self._loaders < MOST_LOADERS:
+        ended = CarpError("the process that loads the model ended", fix="see the messages above")
+        if generation is not self._current:
+            self._cannot(generation, ended)
+        elif self.facts is not None and self._deaths < MOST_DEATHS:
+            self._deaths += 1
             self.log.write("loader ended", replaced=True)  # its engines go on until there are others
-            self._keep(self._again())
+            self._keep(self._replace_loader())
         else:
-            self._fail(CarpError("the process that loads the model ended", fix="see the messages above"))
+            self._fail(ended)
 
     def _fail(self, error: CarpError) -> None:
         self.failure = error
         self.changed()
 
+    # ---- another model in its place
+
+    async def reload(self) -> Loaded:
+        """Load the model again from its place, and answer by it once all of its engines are there.
+
+        Until then the engines of before answer; each answer is of one model. What cannot be loaded changes nothing.
+        """
+        return await asyncio.shield(self._keep(self._swap()))  # who asked may leave meanwhile
+
+    async def _swap(self, *, anyway: bool = False) -> Loaded:
+        async with self._swapping:
+            if self.facts is None or self._places is None:
+                raise no_room("the model is still being loaded", 2)
+            if not anyway and self._is_served(self._places[0], self.facts):
+                return self.facts
+            coming = self._coming = _Generation()
+            coming.complete = asyncio.get_running_loop().create_future()
+            try:
+                self._load(coming)
+                await coming.complete
+            finally:
+                self._coming = None
+            return self.facts
+
+    @staticmethod
+    def _is_served(model: Path, facts: Loaded) -> bool:
+        try:
+            return bundle_sum(model) == facts.bundle
+        except OSError:  # the loader will say what is wrong
+            return False
+
+    async def _replace_loader(self) -> None:
+        try:
+            await self._swap(anyway=True)
+        except CarpError as error:  # nobody would look after the engines that are left
+            self._fail(error)
+
+    def _take_over(self, generation: _Generation) -> None:
+        before, self._current = self._current, generation
+        self._free = list(generation.lines.values())
+        self.swaps += 1
+        assert generation.facts is not None
+        self.log.write("swapped", bundle=generation.facts.bundle)
+        self._retire(before)
+        self._give()
+        if generation.complete is not None and not generation.complete.done():
+            generation.complete.set_result(None)
+
+    def _retire(self, generation: _Generation) -> None:
+        """Let the engines answer what they are at, and then end."""
+        generation.retired = True
+        generation.hang_up()
+        for line in list(generation.lines.values()):
+            if not line.taken:
+                line.close()
+        if generation.loader is not None:
+            engines = list(generation.lines)
+            self._keep(asyncio.to_thread(self._wait_for, generation.loader, engines, LONGEST_CALL + SETTLING))
+
+    def _cannot(self, generation: _Generation, error: CarpError) -> None:
+        """A model cannot be served: at the start that is the end, later the one before goes on."""
+        if generation.complete is None:
+            self._fail(error)
+        elif not generation.complete.done():
+            self.log.write("swap failed", error=error.what)
+            self._retire(generation)
+            generation.complete.set_exception(error)
+
     async def close(self) -> None:
         """End the engines and wait for them."""
         self._closing = True
+        ours = [one for one in (self._current, self._coming) if one is not None]
         for line in list(self._lines.values()):
             line.close()
-        if self._control is not None:
-            asyncio.get_running_loop().remove_reader(self._control.fileno())
-            self._control.close()
-        if self._loader is not None:
-            await asyncio.to_thread(self._wait_for, self._loader, list(self._lines))
+        for generation in ours:
+            engines = list(generation.lines)
+            generation.hang_up()
+            if generation.loader is not None:
+                await asyncio.to_thread(self._wait_for, generation.loader, engines)
 
-    def _wait_for(self, loader: subprocess.Popen[bytes], engines: list[int]) -> None:
+    def _wait_for(self, loader: subprocess.Popen[bytes], engines: list[int], patience: float = SETTLING) -> None:
         try:
-            loader.wait(SETTLING)
+            loader.wait(patience)
         except subprocess.TimeoutExpired:
             for process in (*engines, loader.pid):
                 with suppress(ProcessLookupError):

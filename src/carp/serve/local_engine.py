@@ -8,7 +8,7 @@ from typing import Any
 from carp.recommender import Recommender
 from carp.serve.answer_service import AnswerService
 from carp.serve.engine_calls import CallAnswerer
-from carp.serve.engine_messages import Call, Loaded, Refused, problem_again
+from carp.serve.engine_messages import ANSWERED_BY, Call, Loaded, Refused, problem_again
 from carp.serve.problems import Problem
 
 
@@ -32,7 +32,12 @@ class LocalEngine:
     def refusal(self) -> Problem | None:
         return None
 
+    async def reload(self) -> Loaded:
+        what = "this service was given its model in Python, and cannot load another one"
+        raise Problem(409, what, fix="serve a saved model with carp serve", kind="cannot-answer")
+
     async def ask(self, kind: str, *asked: Any) -> bytes:
+        ANSWERED_BY.set(self.facts)
         reply = self._answerer.reply(Call(kind, [list(asked)]))
         answer = reply.answers[0]
         if isinstance(answer, Refused):

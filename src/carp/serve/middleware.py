@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import carp
 from carp.serve.access_control import OPEN_PATHS, AccessRules, RateLimit
+from carp.serve.engine_messages import ANSWERED_BY
 from carp.serve.http_connection import LARGEST_BODY, too_large
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import PROBLEM, Problem, problem_document
@@ -60,6 +61,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        ANSWERED_BY.set(None)
         passage = _Passage(self, scope, send)
         try:
             if (refusal := self._refusal(scope)) is not None:
@@ -109,7 +111,7 @@ class _Passage:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message["headers"], *HEADERS, (b"x-request-id", self.id.encode())]
-            if (facts := self.middleware.engine.facts) is not None:
+            if (facts := ANSWERED_BY.get() or self.middleware.engine.facts) is not None:
                 headers.append((b"x-carp-bundle", facts.bundle.encode()))
             message["headers"] = headers
         elif not message.get("more_body"):  # before it is sent: who has the answer finds it counted

@@ -40,6 +40,15 @@ def plain_line(name: str, item_mean: float | None) -> str:
     return f"The model {name} gives ratings without reasons; {known}"
 
 
+def popular_line(reviews: int, item_mean: float | None) -> str:
+    """
+    >>> popular_line(46, 3.43)
+    'Popular with everybody: 46 reviews, 3.43 on average'
+    """
+    average = "" if item_mean is None else f", {item_mean:.2f} on average"
+    return f"Popular with everybody: {reviews:,} {'review' if reviews == 1 else 'reviews'}{average}"
+
+
 def verdict(user: str, ratings: Sequence[tuple[str, float]], span: float, reasons: Sequence[Explanation | None]) -> str:
     """Which of two things would be rated higher, by how much, and the better one's strongest reason.
 

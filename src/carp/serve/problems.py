@@ -16,6 +16,7 @@ LONGEST_ECHO = 80  # characters of what was given that an answer repeats
 TITLES = {
     400: "The request cannot be read",
     401: "This service asks for a key",
+    403: "This is for the machine itself",
     404: "There is nothing here",
     405: "This cannot be asked in that way",
     408: "The request did not arrive in time",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
@@ -49,7 +49,26 @@ class PairQuery(_Query):
     item: Id
 
 
-class RecommendQuery(_Query):
+class _Wishes(BaseModel):
+    """What may be asked of recommendations besides their number: as on the command line."""
+
+    by: Annotated[Literal["taste", "rating"], Field(description="what suits the person, or the rating alone")] = "taste"
+    diversity: Annotated[
+        float | None, Field(ge=0, le=1, description="the higher, the fewer things that many people have; usually 0.3")
+    ] = None
+    among: Annotated[
+        list[Id] | None, Field(min_length=1, max_length=MOST_PAIRS, description="choose from these things alone")
+    ] = None
+    min_reviews: Annotated[
+        int, Field(ge=0, le=2**31, description="leave out things with fewer training reviews"), BeforeValidator(_whole)
+    ] = 0
+    category: Annotated[Id | None, Field(description="choose from the things of this category alone")] = None
+
+    def wishes(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _Wishes.model_fields}
+
+
+class RecommendQuery(_Query, _Wishes):
     user: Id
     n: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 10
 
@@ -109,7 +128,7 @@ class Predict(_Body):
         return [(str(self.user), str(self.item))]
 
 
-class Newcomer(_Body):
+class Newcomer(_Body, _Wishes):
     reviews: Annotated[list[Review], Field(min_length=1, max_length=MOST_REVIEWS)]
     items: Annotated[list[Id], Field(max_length=MOST_PAIRS)] | None = None
     explain: Id | None = None

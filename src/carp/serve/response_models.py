@@ -47,6 +47,7 @@ class RecommendedItem(BaseModel):
 class RecommendAnswer(BaseModel):
     user: str
     recommendations: list[RecommendedItem]
+    note: str | None = Field(description="what the reader must know: an unknown person gets what is popular")
 
 
 class FoundId(BaseModel):

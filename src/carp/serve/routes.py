@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +12,11 @@ from fastapi import FastAPI, Query, Request
 from starlette.responses import PlainTextResponse, Response
 
 import carp
+from carp.errors import CarpError
 from carp.serve import problem_answers
 from carp.serve import response_models as answers
-from carp.serve.access_control import AccessRules, RateLimit
-from carp.serve.engine_messages import Loaded
+from carp.serve.access_control import AccessRules, RateLimit, check_administrator
+from carp.serve.engine_messages import ANSWERED_BY, Loaded
 from carp.serve.engine_pool import Engine
 from carp.serve.log_lines import LogLines
 from carp.serve.middleware import RequestMiddleware
@@ -67,6 +68,7 @@ def app_for(
     _explain(app, engine)
     _tell(app, engine)
     _watch(app, engine)
+    _administer(app, engine)
     _page(app)
     counters = Counters([*(str(getattr(route, "path", "")) for route in app.routes), "/metrics"])
     app.state.counters = counters
@@ -124,7 +126,7 @@ def _rate(app: FastAPI, engine: Engine) -> None:
     @app.post("/api/predict", summary="Ratings of one pair or of many", response_model=answers.PredictAnswer)
     async def predict(body: Predict) -> Response:
         asked = body.asked()
-        parts = [await engine.ask("predict", *asked[n : n + AT_ONCE]) for n in range(0, len(asked), AT_ONCE)]
+        parts = await _asked_in_parts(engine, [asked[n : n + AT_ONCE] for n in range(0, len(asked), AT_ONCE)])
         return answered(b'{"predictions":[' + b",".join(part[1:-1] for part in parts) + b"]}")
 
     @app.get(
@@ -133,7 +135,7 @@ def _rate(app: FastAPI, engine: Engine) -> None:
         response_model=answers.RecommendAnswer,
     )
     async def recommend(query: Annotated[RecommendQuery, Query()]) -> Response:
-        return answered(await engine.ask("recommend", query.user, query.n))
+        return answered(await engine.ask("recommend", query.user, query.n, query.wishes()))
 
     @app.post(
         "/api/newcomer",
@@ -141,7 +143,18 @@ def _rate(app: FastAPI, engine: Engine) -> None:
         response_model=answers.NewcomerAnswer,
     )
     async def newcomer(body: Newcomer) -> Response:
-        return answered(await engine.ask("newcomer", body.reviews, body.items, body.explain, body.n))
+        return answered(await engine.ask("newcomer", body.reviews, body.items, body.explain, body.n, body.wishes()))
+
+
+async def _asked_in_parts(engine: Engine, parts: Sequence[Sequence[Any]]) -> list[bytes]:
+    """Ratings of all parts by one model: where another one comes in between, all are asked again."""
+    while True:
+        found, models = [], set()
+        for part in parts:
+            found.append(await engine.ask("predict", *part))
+            models.add(id(ANSWERED_BY.get()))
+        if len(models) <= 1:
+            return found
 
 
 def _explain(app: FastAPI, engine: Engine) -> None:
@@ -206,6 +219,7 @@ def _tell(app: FastAPI, engine: Engine) -> None:
 def _facts(engine: Engine) -> Loaded:
     if engine.facts is None:
         raise no_room("the model is still being loaded", 2)
+    ANSWERED_BY.set(engine.facts)
     return engine.facts
 
 
@@ -223,6 +237,22 @@ def _watch(app: FastAPI, engine: Engine) -> None:
         if not engine.ready:
             raise no_room("the model is still being loaded, or the service stops", 2)
         return answered({"status": "ready", "engines": engine.alive})
+
+
+def _administer(app: FastAPI, engine: Engine) -> None:
+    @app.post("/admin/reload", include_in_schema=False)
+    async def reload(request: Request) -> Response:
+        check_administrator(request.headers, (request.client.host if request.client else ""))
+        try:
+            facts = await engine.reload()
+        except CarpError as error:
+            raise Problem(
+                409,
+                f"the model at its place cannot be served, and the one of before goes on: {error.what}",
+                fix=error.fix,
+                kind="not-reloaded",
+            ) from error
+        return answered({"model": facts.model, "bundle": facts.bundle})
 
 
 def _count(app: FastAPI, counters: Counters) -> None:

@@ -22,6 +22,7 @@ from carp.serve.access_control import AccessRules, RateLimit
 from carp.serve.engine_pool import EnginePool
 from carp.serve.front_door import MOST_CONNECTIONS, FrontDoor
 from carp.serve.log_lines import LogLines
+from carp.serve.problems import Problem
 from carp.serve.request_counts import OTHER, Measure
 
 if TYPE_CHECKING:
@@ -124,11 +125,13 @@ class Service:
         self.door: FrontDoor | None = None
         self._told = asyncio.Event()  # that the model is there or cannot be, or that the service is to stop
         self._wanted_to_stop = 0
+        self._reloads: set[asyncio.Future[None]] = set()
 
     async def live(self, listening: socket.socket, metrics: socket.socket | None) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         self.pool.changed = self._told.set
         options = self.options
         await self.pool.start(options.model, options.results)
@@ -190,6 +193,21 @@ class Service:
             for connection in list(self.door.connections):
                 connection.abort()
 
+    def _reload(self) -> None:
+        """Take the model again that is at its place now; SIGHUP asks for it."""
+        task = asyncio.ensure_future(self._reloaded())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reloaded(self) -> None:
+        try:
+            facts = await self.pool.reload()
+            self.say(f"Serving {self.options.model} as it is now ({facts.bundle[:12]}).")
+        except Problem as problem:
+            self.say(f"The model is not loaded again: {problem.detail}.")
+        except CarpError as error:
+            self.say(f"The model is not loaded again, and the one of before goes on: {error}")
+
     async def _end(self, doors: Iterable[FrontDoor]) -> None:
         self.pool.stopping = True
         self.log.write("stopping", waiting=len(self.pool.line))
@@ -207,6 +225,7 @@ class Service:
             ("carp_engines_alive", "gauge", "Engines that are there.", pool.alive),
             ("carp_engines_busy", "gauge", "Engines that compute right now.", pool.working),
             ("carp_engine_restarts_total", "counter", "Engines that ended and were replaced.", pool.restarts),
+            ("carp_swaps_total", "counter", "Times that the model was replaced by a newer one.", pool.swaps),
             ("carp_engine_seconds_total", "counter", "Seconds that engines have computed.", pool.busy_seconds),
             ("carp_ready", "gauge", "1 where requests are answered.", pool.ready),
             ("carp_queue_length", "gauge", "Requests that wait for an engine.", len(pool.line)),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carp.serve.engine_messages import Loaded
 
 # Seconds after which a request of a kind is due. The earliest due goes first, so that nobody waits for ever.
 DUE = {"predict": 0.02, "explain": 0.1}
@@ -16,7 +19,7 @@ TOGETHER = {"predict": 64, "explain": 8}  # several of these cost the model litt
 class Waiting:
     """One request in the line."""
 
-    __slots__ = ("answer", "asked", "began", "due", "kind")
+    __slots__ = ("answer", "answered_by", "asked", "began", "due", "kind")
 
     def __init__(self, kind: str, asked: list[Any], now: float, answer: asyncio.Future[bytes]) -> None:
         self.kind = kind
@@ -24,6 +27,7 @@ class Waiting:
         self.began = now
         self.due = now + DUE.get(kind, DUE_LATER)
         self.answer = answer
+        self.answered_by: Loaded | None = None  # the model that answered
 
 
 class WaitingLine:

@@ -113,6 +113,15 @@ class FittedCorpus:
             return None
         return NameWords(names.tokens.astype(np.int64), np.asarray(names.offsets), len(names.words))
 
+    def held_out_of(self, earlier: FittedCorpus) -> int:
+        """How many pairs are held out here that an earlier model was trained on."""
+        trained = np.flatnonzero(earlier.part == TRAIN)
+        users, items = list(earlier.users), list(earlier.items)
+        known = {(users[u], items[i]) for u, i in zip(earlier.user[trained], earlier.item[trained], strict=True)}
+        held = np.flatnonzero(self.part != TRAIN)
+        users, items = list(self.users), list(self.items)
+        return sum((users[u], items[i]) in known for u, i in zip(self.user[held], self.item[held], strict=True))
+
     def test_pairs(self) -> Pairs:
         return self.pairs(TEST)
 

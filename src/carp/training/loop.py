@@ -11,7 +11,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -145,12 +145,13 @@ def train(
     resume: bool = False,
     watcher: Watcher | None = None,
     exactly: int | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> TrainingState:
     """Fit a model whose tables are made; on return it holds the weights of the best validation epoch.
 
     With a `folder`, a checkpoint and the log are written there after every epoch. `identity` names what is being
     trained on what; a checkpoint with another identity is refused. With `exactly` so many epochs, validation is not
-    looked at, and the last epoch is kept.
+    looked at, and the last epoch is kept. `begin` is called before the first epoch, once the model has been started.
     """
     device = device or choose_device()
     watcher = watcher or Silent()
@@ -164,6 +165,8 @@ def train(
             progress, best = checkpoint.load(model, optimizer)
         else:
             model.start(data)
+            if begin is not None:
+                begin()
             progress, best = TrainingState(), copy_of(model)
             if checkpoint is not None:
                 checkpoint.save(model, best, optimizer, progress)

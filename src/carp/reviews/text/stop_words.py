@@ -32,6 +32,12 @@ def stop_words() -> frozenset[str]:
     return _english()
 
 
+@cache
+def general_words() -> frozenset[str]:
+    """English words of judgement and of telling: models see them, but no aspect is named by them."""
+    return _stop_words(resources.files("carp.reviews.text").joinpath("general_words.txt").read_text("utf-8"))
+
+
 def stop_words_in(languages: Iterable[str]) -> frozenset[str]:
     """The stop words of some languages, by their codes."""
     return frozenset().union(*(stop_words() if code == ENGLISH else stop_words_of(code) for code in languages))

@@ -9,6 +9,7 @@ import { known, number } from "../words.js";
 import { jumps, sentence } from "./question.js";
 
 const STEP = 10;
+const SUITED = "Things they have not reviewed, those that suit them best first.";
 
 export const offers = {
   label: "Recommendations",
@@ -17,7 +18,7 @@ export const offers = {
   question: (state, go) => sentence(state, go, ["What would suit ", { user: "Person" }, "?"]),
   load: ({ user }, about, signal) => get("recommend", { user, n: STEP }, { signal }),
 
-  show({ recommendations }, state, { about }) {
+  show({ recommendations, note }, state, { about }) {
     if (!recommendations.length) {
       return {
         said: "Nothing to recommend.",
@@ -27,9 +28,10 @@ export const offers = {
     return {
       said: `${recommendations.length} recommendations for ${state.user}.`,
       nodes: [
-        h("p", { class: "soft lead" }, "Things they have not reviewed, those that suit them best first."),
-        offerList(recommendations, about.rating_range, (item) => linkTo("why", { user: state.user, item }), state.user),
-        recommendations.length > 1 &&
+        h("p", { class: "soft lead", dir: "auto" }, note ? asSentence(note) : SUITED),
+        offerList(recommendations, about.rating_range, note ? null : (item) => linkTo("why", { user: state.user, item }), state.user),
+        !note &&
+          recommendations.length > 1 &&
           jumps([
             [
               linkTo("compare", { user: state.user, item: recommendations[0].item, other: recommendations[1].item }),
@@ -42,7 +44,9 @@ export const offers = {
   },
 };
 
-/** Recommendations in order; `reasonLink` leads to the full reasons of one. */
+const asSentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
+
+/** Recommendations in order; `reasonLink` leads to the full reasons of one, if there are any. */
 export function offerList(recommendations, range, reasonLink, user) {
   return h(
     "ol",
@@ -52,6 +56,7 @@ export function offerList(recommendations, range, reasonLink, user) {
 }
 
 function offerRow(offer, range, reasonLink, user) {
+  const opinions = linkTo("thing", reasonLink ? { item: offer.item, user } : { item: offer.item });
   const facts = [{ kind: "predicted", value: offer.rating }];
   if (known(offer.item_mean)) facts.push({ kind: "average", value: offer.item_mean });
   return h(
@@ -60,16 +65,18 @@ function offerRow(offer, range, reasonLink, user) {
     h(
       "div",
       { class: "offer-words" },
-      h("h2", null, h("a", { href: reasonLink(offer.item) }, thingName(offer.item))),
+      h("h2", null, h("a", { href: reasonLink?.(offer.item) ?? opinions }, thingName(offer.item))),
       offer.reason && h("p", { class: "offer-reason", dir: "auto" }, offer.reason),
       h(
         "p",
         { class: "small soft" },
-        h("a", { href: reasonLink(offer.item) }, "All reasons", h("span", { class: "unseen" }, ` for ${called(offer.item)}`)),
-        " · ",
+        reasonLink && [
+          h("a", { href: reasonLink(offer.item) }, "All reasons", h("span", { class: "unseen" }, ` for ${called(offer.item)}`)),
+          " · ",
+        ],
         h(
           "a",
-          { href: linkTo("thing", { item: offer.item, user }) },
+          { href: opinions },
           "What people say",
           h("span", { class: "unseen" }, ` of ${called(offer.item)}`),
         ),

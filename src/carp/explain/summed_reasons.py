@@ -1,0 +1,471 @@
+"""The reasons of a model that is a sum: what each aspect of a thing adds to the rating, with sentences that say so.
+
+The rating is the mean, the person's level, the thing's level, what the person's way of writing says, and an amount for
+each aspect of the thing: what is written about it says something to everybody, and something to this person. A sentence
+stands for an aspect that raises the rating only if it praises, and for one that lowers it only if it complains. Where
+none does, because the person likes what others complain of, the reason says that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from carp.explain.attention_reasons import AttentionExplainer
+from carp.explain.explainer import AspectOpinion, SummarySentence
+from carp.explain.explanation import (
+    AspectFinding,
+    EarlierCase,
+    Explanation,
+    Mark,
+    Meetings,
+    Part,
+    Reasons,
+    Sentence,
+    Side,
+)
+from carp.explain.named_words import NamedReasons, NamedWords, nothing_named
+from carp.explain.pair_texts import PLACES, Floats, PaddedTexts, PairTexts, batch_of, blocks
+from carp.explain.phrases import merged
+from carp.explain.question import Detail, Question, as_batch, held_out
+from carp.models.meeting import Meeting, MeetingParts
+from carp.reviews.readable import ReadableDocument, WrittenReview
+from carp.reviews.split_parts import TRAIN
+
+Ints = NDArray[np.int64]
+FINDINGS = 4
+TELLING = 0.005  # of the rating range: an aspect that moves a rating by less is not told
+SHARE_OF_LARGEST = 0.2  # of the largest amount, for another aspect to be told
+SECOND_AT_LEAST = 0.4  # of what the first sentence pulls, for a second to be shown
+PULL_COUNTS = 0.5  # of the strongest word's pull in a sentence, for a word to be marked
+CASES = 2
+ALIKE = 0.2  # likeness of two things of which it is worth telling
+MEANING = "Every word adds to the rating or takes away from it, by itself and where it meets the other text."
+
+
+@dataclass(frozen=True, eq=False)
+class ReadSentences:
+    """The sentences of one document, as a reader takes them."""
+
+    of_word: Ints  # [L] the sentence of each word
+    pull: Floats  # [S] what the words of each add to the rating
+    tone: Floats  # [S] what its words say
+    of_rating: Floats  # [S] what its review's rating adds to that
+    aspect: Ints  # [S]
+    clear: float  # so much must be said, with the rating and without it, for praise or a complaint
+
+    def says(self, sign: float) -> NDArray[np.bool_]:
+        """Which sentences clearly praise, or complain where the sign is below 0."""
+        return (sign * self.tone > self.clear) & (sign * (self.tone + self.of_rating) > self.clear)
+
+    def for_aspect(self, aspect: int, amount: float, by_itself: float, most: int) -> tuple[list[int], bool]:
+        """The sentences about an aspect that pull as its amount does, and whether they say the opposite of it: only
+        where the person's taste does more than what the words say to everybody."""
+        sign = 1.0 if amount > 0 else -1.0
+        about = (self.aspect == aspect) & (sign * self.pull > 0)
+        by_taste = sign * (amount - by_itself) > abs(by_itself)
+        for turned in (False, True) if by_taste else (False,):
+            clear = about & self.says(-sign if turned else sign)
+            if clear.any():
+                worth = np.where(clear, sign * self.pull * np.minimum(np.abs(self.tone), 1), 0)
+                best = np.argsort(-worth, kind="stable")[:most]
+                return [int(s) for s in best if worth[s] >= SECOND_AT_LEAST * worth[best[0]]], turned
+        return [], False
+
+    def about(self, aspect: int, most: int) -> list[int]:
+        """The sentences about an aspect that matter most, whatever they say."""
+        worth = np.where(self.aspect == aspect, np.abs(self.pull), 0)
+        return [int(s) for s in np.argsort(-worth, kind="stable")[:most] if worth[s] > 0]
+
+
+class SummedExplainer(AttentionExplainer):
+    """Explains `meeting`: parts that sum to the rating, by aspects with names."""
+
+    for_and_against = True
+    reads_by_guide = True
+
+    @cached_property
+    def _shares(self) -> torch.Tensor:
+        return torch.from_numpy(self.guide.aspects.membership).to(self.fitted.device)
+
+    @property
+    def _model(self) -> Meeting:
+        model = self.fitted.model
+        assert isinstance(model, Meeting)
+        return model
+
+    @property
+    def _star(self) -> float:
+        """One star on the scale of the data."""
+        return (self.corpus.scale.high - self.corpus.scale.low) / (self.corpus.levels - 1)
+
+    @torch.no_grad()
+    def _explain_one(self, question: Question, detail: Detail) -> Explanation:
+        batch = as_batch(self.corpus, question, self.fitted.device)
+        parts, *pulled = self._model.parts(batch, self._shares)
+        rating = float(np.clip(float(self._model.curve(parts.total())[0]), 1, self.corpus.levels))
+        user_pull, item_pull = (_numbers(found)[0] for found in pulled)
+        user = self._read(question.user_document, user_pull)
+        item = self._read(question.item_document, item_pull)
+        findings = self._findings(question, parts, user, item, (user_pull, item_pull), detail)
+        sides = _sides(findings)
+        without = float(self._model.curve(parts.mean + parts.person + parts.thing)[0])
+        reasons = Reasons(
+            viewpoints=self._viewpoints(question, parts, user, user_pull, detail),
+            aspects=sides,
+            target=held_out(self.corpus, question, {"matched": list(sides)}),
+            meaning=MEANING,
+            parts=self._parts(parts, rating),
+            findings=findings,
+            cases=self._cases(question, float(parts.by_person.sum())),
+            meetings=self._meetings(parts),
+            texts_move=self._star * (rating - float(np.clip(without, 1, self.corpus.levels))),
+        )
+        return self.explanation(question, rating, self.baselines([question])[0], reasons)
+
+    # ---- the sum
+
+    def _parts(self, parts: MeetingParts, rating: float) -> tuple[Part, ...]:
+        """Amounts that sum to the rating shown: the scale's own low end is in the mean."""
+        names, star = self.guide.aspects.names, self._star
+        amounts = star * aspect_amounts(parts)
+        mean = self.corpus.own_rating(float(parts.mean[0]))
+        found = [
+            Part("mean", "the mean of all ratings", mean),
+            Part("person", "what this person usually gives", star * float(parts.person[0])),
+            Part("thing", "what this thing usually gets", star * float(parts.thing[0])),
+            Part("writing", "how this person writes", star * float((parts.person_words + parts.by_thing).sum())),
+            *(Part("aspect", name, float(amount)) for name, amount in zip(names[:-1], amounts, strict=False)),
+            Part("other words", "other words about this thing", float(amounts[len(names) - 1])),
+            Part("name", "what it is called", float(amounts[len(names)])),
+        ]
+        scale = self.corpus.own_rating(rating) - sum(part.amount for part in found)
+        return (*(part for part in found if part.amount or part.kind in ("mean", "person", "thing")),) + (
+            (Part("scale", "how ratings crowd at the end of the scale", scale),) if abs(scale) > 1e-9 else ()
+        )
+
+    def _meetings(self, parts: MeetingParts) -> Meetings:
+        names = self.guide.aspects.names
+        amounts = self._star * _numbers(parts.by_both)[0][:-1, : len(names) - 1]
+        return Meetings(names[:-1], names[:-1], tuple(tuple(map(float, row)) for row in amounts))
+
+    # ---- what is said
+
+    def _findings(
+        self,
+        question: Question,
+        parts: MeetingParts,
+        user: ReadSentences,
+        item: ReadSentences,
+        pulls: tuple[Floats, Floats],
+        detail: Detail,
+    ) -> tuple[AspectFinding, ...]:
+        names, star = self.guide.aspects.names, self._star
+        by_itself = _numbers(parts.thing_words)[0]
+        amounts = aspect_amounts(parts)
+        both = _numbers(parts.by_both)[0]
+        findings = []
+        for aspect in telling(amounts[: len(names) - 1], self.corpus.levels):
+            amount = float(amounts[aspect])
+            chosen, turned = item.for_aspect(aspect, amount, float(by_itself[aspect]), detail.sentences)
+            if not chosen:
+                continue
+            own = own_viewpoint(both[:-1, aspect], amount)
+            finding = AspectFinding(
+                names[aspect],
+                star * amount,
+                star * float(by_itself[aspect]),
+                star * (amount - float(by_itself[aspect])),
+                self._sentences(question.item_document, item, chosen, pulls[1], amount),
+                turned=turned,
+                viewpoint=None if own is None else names[own],
+                own_sentences=()
+                if own is None
+                else self._sentences(question.user_document, user, user.about(own, 1), np.abs(pulls[0]), 1.0),
+            )
+            findings.append(finding)
+        return tuple(findings)
+
+    def _viewpoints(
+        self, question: Question, parts: MeetingParts, user: ReadSentences, pull: Floats, detail: Detail
+    ) -> tuple[Side, ...]:
+        """What the person's reviews do, by what they are about."""
+        names = self.guide.aspects.names
+        amounts = _numbers(parts.person_words + parts.by_thing + parts.by_both.sum(2))[0][: len(names) - 1]
+        found = []
+        for aspect in telling(amounts, self.corpus.levels):
+            chosen = user.about(aspect, detail.sentences)
+            if chosen:
+                sentences = self._sentences(question.user_document, user, chosen, np.abs(pull), 1.0)
+                found.append(AspectFinding(names[aspect], self._star * float(amounts[aspect]), 0.0, 0.0, sentences))
+        return _sides(found)
+
+    def _cases(self, question: Question, by_person: float) -> tuple[EarlierCase, ...]:
+        """What the person rated before that reads most like this thing, and went the way it is judged now."""
+        corpus = self.corpus
+        if question.user < 0 or abs(by_person) < TELLING * (corpus.levels - 1):
+            return ()
+        records = np.flatnonzero((corpus.user == question.user) & (corpus.part == TRAIN))
+        records = records[records != question.record]
+        if not len(records):
+            return ()
+        likeness = self._likeness(question.item, corpus.item[records].astype(np.int64))
+        ratings = corpus.rating[records].astype(np.float64)
+        agrees = (ratings - ratings.mean()) * by_person > 0
+        best = [k for k in np.argsort(-likeness, kind="stable") if agrees[k] and likeness[k] >= ALIKE][:CASES]
+        return tuple(self._case(int(records[k]), float(likeness[k])) for k in best)
+
+    def _case(self, record: int, likeness: float) -> EarlierCase:
+        source = self.corpus.source(record)
+        assert source.item is not None
+        assert source.rating is not None
+        return EarlierCase(source.item, source.rating, likeness, source.title)
+
+    def _likeness(self, item: int, others: Ints) -> Floats:
+        """The cosines of what is written about a thing and about others, as the model sees them."""
+        model, sides = self._model, self.fitted.sides[1]
+        places = torch.from_numpy(np.append(others, item)).to(sides.device)
+        seen, _ = model.item_side.seen(sides[places, 1:] + model.name_place[places])
+        return _numbers(seen[:-1] @ seen[-1])
+
+    # ---- sentences
+
+    def _read(self, document: ReadableDocument, pull: Floats) -> ReadSentences:
+        count = len(document.words)
+        if any(source.rating is None for source in document.sources.values()):  # pasted: their numbers are no records
+            tones = [(float(self.guide.tones(document.sources[r])[place]), 0.0) for r, place in document.sentences]
+            return self._reading(document.words, document.sentence_numbers, pull[:count], tones)
+        self.guide.remember(document.sources)
+        tones = [self._tone(record, place, document.sources[record]) for record, place in document.sentences]
+        return self._reading(document.words, document.sentence_numbers, pull[:count], tones)
+
+    def _tone(self, record: int, place: int, source: WrittenReview) -> tuple[float, float]:
+        of_rating = self.guide.of_rating(float(self.corpus.rating[record]))
+        return float(self.guide.tones(source, record)[place]), of_rating
+
+    def _reading(
+        self, words: NDArray[np.int32], of_word: Ints, pull: Floats, tones: list[tuple[float, float]]
+    ) -> ReadSentences:
+        tone, of_rating = np.array(tones).reshape(-1, 2).T
+        aspect = self.guide.aspects.of_sentences(words, of_word, len(tone))
+        pulled: Floats = np.bincount(of_word, pull, len(tone)).astype(np.float64)
+        return ReadSentences(of_word, pulled, tone, of_rating, aspect, self.guide.clear_tone)
+
+    def _sentences(
+        self, document: ReadableDocument, read: ReadSentences, chosen: Sequence[int], pull: Floats, amount: float
+    ) -> tuple[Sentence, ...]:
+        found = []
+        for number in chosen:
+            record, place = document.sentences[number]
+            source = document.sources[record]
+            begin, end = source.sentences[place]
+            marks = merged(
+                Mark(int(document.starts[k]) - begin, int(document.ends[k]) - begin, "own", float(abs(pull[k])))
+                for k in marked_words(read.of_word, pull, number, amount)
+            )
+            text = source.text[begin:end]
+            found.append(Sentence(text, marks, source.user, source.item, source.rating, title=source.title))
+        return tuple(found)
+
+    # ---- people and things by themselves
+
+    def viewpoints_of(self, user: int, records: Ints, sentences: int) -> tuple[tuple[Side, ...], tuple[str, ...]]:
+        """What a person writes about, as shares of their sentences."""
+        document = self.corpus.readable(self.corpus.user_documents, user)
+        if not len(document.words):
+            return (), ("the person's reviews hold no word the model knows",)
+        read, shares = self._apart(document)
+        return tuple(
+            self._own_side(index, aspect, share, document, read, sentences)
+            for index, (aspect, share) in enumerate(shares, start=1)
+        ), ()
+
+    def _apart(self, document: ReadableDocument) -> tuple[ReadSentences, list[tuple[int, float]]]:
+        """A document read without a pair in mind, and its aspects by their shares, the largest first."""
+        read = self._read(document, np.ones(len(document.words)))
+        counts = np.bincount(read.aspect, minlength=len(self.guide.aspects))[:-1]
+        largest = [int(a) for a in np.argsort(-counts, kind="stable") if counts[a]]
+        return read, [(aspect, float(counts[aspect] / max(len(read.tone), 1))) for aspect in largest]
+
+    def _own_side(
+        self, index: int, aspect: int, share: float, document: ReadableDocument, read: ReadSentences, sentences: int
+    ) -> Side:
+        belongs = self.guide.aspects.membership[document.words, aspect].astype(np.float64)
+        chosen = read.about(aspect, sentences)
+        quoted = self._sentences(document, read, chosen, belongs, 1.0)
+        name = self.guide.aspects.names[aspect]
+        return Side(index, quoted, tuple(name.split(", ")), share, name=name)
+
+    def opinions_of(
+        self, item: int, raters: NDArray[np.int32], sentences: int
+    ) -> tuple[tuple[AspectOpinion, ...], tuple[AspectOpinion, ...], tuple[str, ...]]:
+        """What raters praise about a thing and what they complain of, aspect by aspect."""
+        document = self.corpus.readable(self.corpus.item_documents, item)
+        if not len(document.words):
+            return (), (), ("the thing's reviews hold no word the model knows",)
+        read, shares = self._apart(document)
+        writer = np.array([document.sources[record].user for record, _ in document.sentences])
+        liked: list[AspectOpinion] = []
+        disliked: list[AspectOpinion] = []
+        for aspect, share in shares:
+            for sign, found in ((1.0, liked), (-1.0, disliked)):
+                said = (read.aspect == aspect) & read.says(sign)
+                if said.any():
+                    found.append(self._opinion(aspect, share, said, sign, document, read, writer, sentences))
+        by_raters = [
+            tuple(replace(one, aspect=replace(one.aspect, index=place)) for place, one in enumerate(ranked, start=1))
+            for ranked in (sorted(found, key=lambda one: -one.raters * one.strength) for found in (liked, disliked))
+        ]
+        return by_raters[0], by_raters[1], ()
+
+    def _opinion(
+        self,
+        aspect: int,
+        share: float,
+        said: NDArray[np.bool_],
+        sign: float,
+        document: ReadableDocument,
+        read: ReadSentences,
+        writer: NDArray[np.str_],
+        sentences: int,
+    ) -> AspectOpinion:
+        worth = np.where(said, sign * read.tone, 0)
+        chosen = [int(place) for place in np.argsort(-worth, kind="stable")[:sentences] if worth[place] > 0]
+        belongs = self.guide.aspects.membership[document.words, aspect].astype(np.float64)
+        quoted = self._sentences(document, read, chosen, belongs, 1.0)
+        name = self.guide.aspects.names[aspect]
+        side = Side(1, quoted, tuple(name.split(", ")), share, name=name)
+        who = len(np.unique(writer[said]))
+        return AspectOpinion(side, who, who, float(worth[said].mean()), ())
+
+    def summarise(self, question: Question, n: int) -> list[SummarySentence]:
+        """The sentences of what is told of the thing, with whether they speak for or against it."""
+        (found,) = self.explain([question])
+        names = self.guide.aspects.names
+        return [
+            SummarySentence(
+                **{field.name: getattr(sentence, field.name) for field in fields(sentence)},
+                weight=abs(one.amount),
+                aspect=names.index(one.aspect) + 1,
+                sentiment="positive" if one.amount > 0 else "negative",
+            )
+            for one in found.findings
+            for sentence in one.sentences
+        ][:n]
+
+    # ---- many pairs
+
+    @torch.no_grad()
+    def name_words(self, pairs: PairTexts) -> NamedReasons:
+        """Named are the findings that pull as the texts do in all: the others ask for another rating."""
+        model = self._model
+        rating, balance = np.zeros(len(pairs)), np.zeros(len(pairs))
+        user, item = nothing_named(pairs)
+        for chosen in blocks(pairs):
+            batch = batch_of(pairs, chosen, self.fitted.device)
+            parts, *pulled = model.parts(batch, self._shares)
+            pulls = [_numbers(found) for found in pulled]
+            rating[chosen] = _numbers(model.curve(parts.total()))
+            balance[chosen] = _numbers(parts.total() - parts.mean - parts.person - parts.thing)
+            for place, row in enumerate(chosen.tolist()):
+                one = _one_of(parts, place)
+                for texts, named, pull, of_person in (
+                    (pairs.user, user, pulls[0][place], True),
+                    (pairs.item, item, pulls[1][place], False),
+                ):
+                    self._name(texts, named, pull, row, one, balance[row], of_person=of_person)
+        return NamedReasons(rating, user, item, direction=np.where(balance >= 0, 1.0, -1.0))
+
+    def _name(
+        self,
+        texts: PaddedTexts,
+        named: NamedWords,
+        pull: Floats,
+        row: int,
+        parts: MeetingParts,
+        balance: float,
+        *,
+        of_person: bool,
+    ) -> None:
+        length = int(texts.there[row].sum())
+        if not length:
+            return
+        words, keys, pull = texts.words[row, :length], texts.sentences[row, :length], pull[:length]
+        named.pull[row, :length] = pull
+        distinct, of_word = np.unique(keys, return_inverse=True)
+        tones = [self._tone_of(int(key)) for key in distinct]
+        read = self._reading(words, of_word, pull, tones)
+        amounts = _person_amounts(parts) if of_person else aspect_amounts(parts)
+        for aspect in telling(amounts[: len(self.guide.aspects) - 1], self.corpus.levels):
+            amount = float(amounts[aspect])
+            if amount * balance <= 0:
+                continue
+            by_itself = float(parts.thing_words[0, aspect])
+            chosen = read.about(aspect, 2) if of_person else read.for_aspect(aspect, amount, by_itself, 2)[0]
+            for number in chosen:
+                named.shown[row, :length] |= of_word == number
+                named.marked[row, marked_words(of_word, pull, number, amount)] = True
+
+    def _tone_of(self, key: int) -> tuple[float, float]:
+        record, place = divmod(key, PLACES)
+        return self._tone(record, place, self.corpus.source(record))
+
+
+def aspect_amounts(parts: MeetingParts) -> Floats:
+    """What each aspect of the thing, its other words and its name add for the person, in stars [G + 1]."""
+    found: Floats = _numbers(parts.thing_words + parts.by_person + parts.by_both.sum(1))[0]
+    return found
+
+
+def _person_amounts(parts: MeetingParts) -> Floats:
+    """What each thing the person writes about adds, in stars [G]."""
+    found: Floats = _numbers(parts.person_words + parts.by_thing + parts.by_both.sum(2))[0]
+    return found
+
+
+def telling(amounts: Floats, levels: int) -> list[int]:
+    """The aspects worth telling of, the largest first: those that move the rating enough to be seen.
+
+    >>> telling(np.array([0.5, -0.3, 0.05, 0.001]), 5)
+    [0, 1]
+    """
+    size = np.abs(amounts)
+    least = max(TELLING * (levels - 1), SHARE_OF_LARGEST * float(size.max(initial=0)))
+    return [int(a) for a in np.argsort(-size, kind="stable")[:FINDINGS] if size[a] >= least]
+
+
+def own_viewpoint(meetings: Floats, amount: float) -> int | None:
+    """The viewpoint that does most to an aspect's amount in its own direction; None where none does."""
+    pull = meetings * (1.0 if amount > 0 else -1.0)
+    return int(pull.argmax()) if len(pull) and pull.max() > 0.1 * abs(amount) else None
+
+
+def marked_words(of_word: Ints, pull: Floats, sentence: int, amount: float) -> list[int]:
+    """The places of the words in a sentence that pull most as the amount does."""
+    inside = np.flatnonzero(of_word == sentence)
+    worth = pull[inside] * (1.0 if amount > 0 else -1.0)
+    if not len(worth) or worth.max() <= 0:
+        return []
+    return [int(k) for k in inside[worth >= PULL_COUNTS * worth.max()]]
+
+
+def _sides(findings: Sequence[AspectFinding]) -> tuple[Side, ...]:
+    """The findings as sides, each by its share of what they do together."""
+    total = sum(abs(finding.amount) for finding in findings)
+    return tuple(
+        Side(index, one.sentences, tuple(one.aspect.split(", ")), abs(one.amount) / total, name=one.aspect)
+        for index, one in enumerate(findings, start=1)
+    )
+
+
+def _one_of(parts: MeetingParts, place: int) -> MeetingParts:
+    return replace(parts, **{name: value[place : place + 1] for name, value in vars(parts).items()})
+
+
+def _numbers(tensor: torch.Tensor) -> Floats:
+    return np.asarray(tensor.detach().double().cpu().numpy())

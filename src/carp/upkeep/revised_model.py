@@ -1,0 +1,120 @@
+"""A fitted model on a revised corpus: what was learned stays, what is solved for is solved again where touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from carp.models.batch import Pairs, TrainingData
+from carp.models.layers import TunedBiases
+from carp.models.predict import encode_documents
+from carp.reviews.documents import Documents
+from carp.reviews.split_parts import TRAIN
+from carp.settings import sort_settings
+from carp.training.fitted_model import FittedModel
+from carp.training.loop import train
+from carp.training.model_tables import Kind, carried_over, empty_like, leave_out_again, rows_of_tables, solve_again
+from carp.upkeep.revised_corpus import Places, RevisedCorpus
+
+BIAS_ROWS: dict[str, Kind] = {"user": "users", "item": "items", "user_weight": "users", "item_weight": "items"}
+TENTH = 10  # of the training pairs, where none is held out to choose shrinkages on
+
+
+def revised_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
+    """The model with new numbers for everybody.
+
+    A model that learns keeps what it has learned. A model in closed form is fitted again, which is exact and quick.
+    """
+    return _carried_model(before, revision) if before.model.learns else _fitted_again(before, revision)
+
+
+def _carried_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
+    corpus, old = revision.corpus, before.model
+    model = type(old)(old.config, corpus.sizes).to(before.device)
+    rows = rows_of_tables(type(old), old.config, old.sizes)
+    model.load_state_dict(carried_over(old.state_dict(), empty_like(model), rows, revision.old), strict=False)
+    baseline = TunedBiases(corpus.sizes).to(before.device)
+    known = carried_over(before.baseline.state_dict(), empty_like(baseline), BIAS_ROWS, revision.old)
+    baseline.load_state_dict(known, strict=False)
+    train_pairs = corpus.pairs(TRAIN)
+    for biases in [baseline, *(part for part in model.modules() if isinstance(part, TunedBiases))]:
+        solve_again(biases, train_pairs, revision.users, revision.items)
+    earlier = dict(old.named_modules())
+    for path, part in model.named_modules():
+        if isinstance(part, TunedBiases):
+            leave_out_again(part, cast(TunedBiases, earlier[path]), train_pairs)
+    leave_out_again(baseline, before.baseline, train_pairs)
+    after = FittedModel(before.name, model.eval(), baseline, corpus, before.device, dict(before.facts))
+    _welcome_new(after, revision)
+    return after
+
+
+@torch.no_grad()
+def _welcome_new(after: FittedModel, revision: RevisedCorpus) -> None:
+    """Give people and things the model has never seen what it gives to those who are known by their reviews alone."""
+    model, corpus = after.model, after.corpus
+    for side, documents, encode, old, bias in (
+        ("user", corpus.user_documents, model.encode_users, revision.old.users, after.baseline.user),
+        ("item", corpus.item_documents, model.encode_items, revision.old.items, after.baseline.item),
+    ):
+        new = np.flatnonzero(old < 0)
+        if len(new):
+            places = torch.from_numpy(new).to(after.device)
+            read = encode_documents(encode, some_of(documents, new), after.device) if model.separates else None
+            model.welcome(side, places, bias[places], read)
+
+
+def _fitted_again(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
+    corpus, old, facts = revision.corpus, before.model, before.facts
+    settings = sort_settings(before.name, {**facts["fit"], **facts["text"], **facts["training"]})
+    data = _with_validation(corpus.training_data(settings.fit.target_reviews))
+    torch.manual_seed(facts["seed"])
+    model = type(old)(replace(old.config, **old.chosen_settings()), corpus.sizes)
+    train(model, data, settings.training, seed=facts["seed"], device=before.device)
+    baseline = TunedBiases(corpus.sizes)
+    baseline.fit(data.train, data.valid, corpus.levels)
+    return FittedModel(before.name, model.eval(), baseline.to(before.device), corpus, before.device, dict(facts))
+
+
+def _with_validation(data: TrainingData) -> TrainingData:
+    """Where no pair is held out, shrinkages are chosen on a tenth of the pairs, which is left out meanwhile."""
+    if len(data.valid):
+        return data
+    chosen, train = np.arange(0, len(data.train), TENTH), data.train
+    held = Pairs(train.users[chosen], train.items[chosen], train.ratings[chosen], train.records[chosen])
+    return replace(data, valid=held)
+
+
+def some_of(documents: Documents, owners: Places) -> Documents:
+    """The documents of some owners, in their order."""
+    lengths = documents.lengths()[owners]
+    begins = np.repeat(documents.offsets[owners] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
+    places = begins + np.arange(int(lengths.sum()))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return Documents(documents.words[places], documents.review[places], documents.characters[places], offsets)
+
+
+def sides_again(before: FittedModel, after: FittedModel, revision: RevisedCorpus) -> tuple[Tensor, Tensor]:
+    """The sides of all, of which only those of touched documents are encoded again."""
+    old, model, corpus = revision.old, after.model, after.corpus
+    return (
+        _sides(before.sides[0], model.encode_users, corpus.user_documents, old.users, revision.users, after),
+        _sides(before.sides[1], model.encode_items, corpus.item_documents, old.items, revision.items, after),
+    )
+
+
+def _sides(
+    known: Tensor, encode: Any, documents: Documents, old: Places, touched: Places, after: FittedModel
+) -> Tensor:
+    sides = known.new_zeros(len(documents), *known.shape[1:])
+    stays = np.setdiff1d(np.flatnonzero(old >= 0), touched)
+    sides[torch.from_numpy(stays).to(after.device)] = known[torch.from_numpy(old[stays]).to(after.device)]
+    if len(touched):
+        sides[torch.from_numpy(touched).to(after.device)] = encode_documents(
+            encode, some_of(documents, touched), after.device
+        )
+    return sides

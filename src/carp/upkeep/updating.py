@@ -1,0 +1,173 @@
+"""New reviews for a model that is trained already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from carp.errors import InputError
+from carp.recommender import Recommender, load
+from carp.reviews.rating_scale import RatingScale
+from carp.reviews.sources.ledger import Reviews
+from carp.storage import sole_writer
+from carp.training.fitted_corpus import FittedCorpus
+from carp.training.fitted_model import FittedModel
+from carp.upkeep.answer_moves import AnswerMoves, answer_moves
+from carp.upkeep.revised_corpus import AddedReviews, RevisedCorpus, revise
+from carp.upkeep.revised_model import revised_model, sides_again
+
+OUTSIDE = "rating lies outside"  # how the ledger begins this reason
+
+
+@dataclass(frozen=True)
+class UpdateReport:
+    """What new reviews did to a model."""
+
+    reviews: int  # taken in
+    replaced: int  # of them, that stand in the place of an earlier review of the same pair
+    known_already: int  # word for word, and left out
+    new_users: int
+    new_items: int
+    touched_users: int  # documents that changed
+    touched_items: int
+    fitted_again: bool  # the whole model, because it is in closed form
+    moved: AnswerMoves | None  # None where nothing came in
+
+
+def update_model(folder: Path | str, source: Any, *, device: str = "auto", **reading: Any) -> UpdateReport:
+    """Put new reviews into a saved model, which is replaced as a whole or not at all.
+
+    Args:
+        folder: A saved model.
+        source: What `read_reviews` reads.
+        device: auto, cpu, cuda or cuda:N.
+        **reading: What else `read_reviews` takes, except for the range of ratings, which is the model's.
+
+    Returns:
+        What came in, and how far the answers moved.
+    """
+    folder = Path(folder)
+    with sole_writer(folder):
+        before = load(folder, device=device)
+        after, report = update(before, read_for(before, source, **reading))
+        if report.reviews:
+            after.save(folder, overwrite=True)
+    return report
+
+
+def read_for(recommender: Recommender, source: Any, **reading: Any) -> Reviews:
+    """Reviews on the rating scale of a model. Ratings that are on another one are refused."""
+    from carp.reviews.sources.formats import read_reviews
+
+    scale = recommender.fitted_corpus.scale
+    try:
+        reviews = read_reviews(source, rating_range=(scale.low, scale.high), **reading)
+    except InputError as error:
+        if OUTSIDE in error.what:
+            raise _other_scale("all", scale, error.where) from error
+        raise
+    for reason, count in reviews.ledger.counts.items():
+        if reason.startswith(OUTSIDE):
+            first = reviews.ledger.first[reason]
+            raise _other_scale(f"{count:,}", scale, f"{first.file} line {first.line}")
+    return reviews
+
+
+def _other_scale(ratings: str, scale: RatingScale, where: str | None) -> InputError:
+    what = f"{ratings} ratings are outside {scale.low:g} to {scale.high:g}, the range of this model"
+    return InputError(what, where=where, fix="map the ratings to the model's range, or train a new model")
+
+
+def update(before: Recommender, reviews: Reviews) -> tuple[Recommender, UpdateReport]:
+    """A recommender that knows these reviews too.
+
+    Args:
+        before: Stays as it is.
+        reviews: On the model's own rating scale.
+
+    Returns:
+        The new recommender, and what the reviews did to it.
+    """
+    _refuse_other_words(before)
+    corpus = before.fitted_corpus
+    added, replaced, known_already = _news(corpus, reviews)
+    learns = before.model.learns
+    if not len(added):
+        return before, UpdateReport(0, 0, known_already, 0, 0, 0, 0, False, None)
+    revision = revise(corpus, gone=replaced, added=added)
+    after, moves = revised(before, revision)
+    new_users, new_items = (int((old < 0).sum()) for old in (revision.old.users, revision.old.items))
+    report = UpdateReport(
+        reviews=len(added),
+        replaced=len(replaced),
+        known_already=known_already,
+        new_users=new_users,
+        new_items=new_items,
+        touched_users=len(revision.users),
+        touched_items=len(revision.items),
+        fitted_again=not learns,
+        moved=moves,
+    )
+    _note(after.facts, "updated", len(added))
+    return after, report
+
+
+def revised(before: Recommender, revision: RevisedCorpus) -> tuple[Recommender, AnswerMoves]:
+    """The recommender on a revised corpus, and how far its answers moved."""
+    old = before.fitted_model
+    fitted = revised_model(old, revision)
+    if reads_alike(fitted):
+        fitted.sides = sides_again(old, fitted, revision)
+    # Where words went, what they say of each other is learned again; else the guide stays, as weights do.
+    same_words = fitted.corpus.vocabulary.words == old.corpus.vocabulary.words
+    guide = before.explainer.guide if same_words and before.explainer.reads_by_guide else None
+    after = Recommender.of(fitted, training_log=before.training_log, guide=guide)
+    if not fitted.model.learns:
+        measure_again(after)
+    return after, answer_moves(old, fitted, revision)
+
+
+def reads_alike(fitted: FittedModel) -> bool:
+    """Whether a document is read to the same bits whatever documents are read beside it: by CARP's C kernels."""
+    from carp.kernels.dispatch import native_kernels
+
+    return native_kernels(fitted.model, fitted.device) in ("compiled", "packaged")
+
+
+def measure_again(recommender: Recommender) -> None:
+    """What was measured of the model on its own reviews: the spread of its degrees and of its errors."""
+    recommender.facts["degree_scale"] = recommender.explainer.degree_scale()
+    recommender.facts["margin"] = recommender.fitted_model.measure_margin()
+
+
+def _news(corpus: FittedCorpus, reviews: Reviews) -> tuple[AddedReviews, list[int], int]:
+    """What is new in these reviews, the records that it replaces, and how many were known word for word."""
+    scale = RatingScale(corpus.scale.low, corpus.scale.high, clip=False, origin="the model")
+    stars = scale.to_stars(reviews.ratings, corpus.levels).tolist()
+    titles: Sequence[str | None] = reviews.titles or [None] * len(reviews)
+    last = {
+        pair: row
+        for pair, *row in zip(zip(reviews.users, reviews.items, strict=True), stars, reviews.texts, titles, strict=True)
+    }
+    users, items = corpus.users.index(), corpus.items.index()
+    rows, replaced, known_already = [], [], 0
+    for (user, item), (star, text, title) in last.items():
+        record = corpus.record_of_pair.get((users.get(user, -1), items.get(item, -1)))
+        if record is not None and corpus.texts[record] == text and abs(corpus.rating[record] - star) < 1e-4:
+            known_already += 1
+            continue
+        replaced += [] if record is None else [record]
+        rows.append((user, item, star, text, title))
+    return (AddedReviews(*zip(*rows, strict=True)) if rows else AddedReviews()), replaced, known_already
+
+
+def _refuse_other_words(recommender: Recommender) -> None:
+    if "tokeniser" in recommender.facts:
+        what = "the words of this model were cut by another version of the tokeniser"
+        raise InputError(what, fix="train the model again, then update it")
+
+
+def _note(facts: dict[str, Any], name: str, count: int) -> None:
+    facts[name] = int(facts.get(name, 0)) + count

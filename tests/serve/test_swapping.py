@@ -1,0 +1,188 @@
+"""A running service takes an updated model: no request is dropped, and no answer is of two models."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import polars
+import pytest
+
+from carp.errors import CarpError
+from carp.serve.access_control import check_administrator
+from carp.serve.engine_messages import EngineStarted, Loaded, LoadFailed
+from carp.serve.engine_pool import EnginePool
+from carp.serve.log_lines import LogLines
+from carp.serve.problems import Problem
+from carp.upkeep.updating import update_model
+from swap_storm import reload, replacing, requests_for, weather
+
+
+@pytest.fixture
+def updated(bundle, tmp_path):
+    """The bundle with a review that moves its answers."""
+    folder = shutil.copytree(bundle, tmp_path / "updated")
+    rows = {"user": ["person-005"] * 5, "item": [f"thing-00{n}" for n in range(4, 9)]}
+    new = polars.DataFrame({**rows, "rating": [1] * 5, "text": ["It broke, and it was far too heavy for me."] * 5})
+    update_model(folder, new, device="cpu")
+    return folder
+
+
+@contextlib.contextmanager
+def served(model):
+    command = [sys.executable, "-m", "carp", "serve", str(model), "--port", "0", "--workers", "1", "--log", os.devnull]
+    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in service.stderr:
+            if found := re.search(r"http://[^/]+:(\d+)", line):
+                break
+        yield service, int(found[1])
+    finally:
+        service.terminate()
+        service.wait(60)
+        service.stderr.close()
+
+
+def test_clients_notice_neither_a_swap_nor_a_failed_one(bundle, updated, recommender, tmp_path):
+    place = shutil.copytree(bundle, tmp_path / "place")
+    asked = requests_for(list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items))
+    put_next = replacing(place, itertools.cycle([updated, bundle]))
+    with served(place) as (service, port):
+
+        def swap(number):
+            if number == 0:
+                put_next()
+                reload(port)
+            else:
+                put_next()
+                (place / "model.json").write_text("{}")
+                service.send_signal(signal.SIGHUP)
+                said = next(line for line in service.stderr if "not loaded again" in line)
+                assert "damaged" in said
+
+        storm = weather(port, asked, 3, swap, 2)
+        assert storm.errors == []
+        assert storm.mixed == 0
+        assert len(storm.models) == 2
+        assert storm.telling > 3
+
+
+# ---- the pool, with engines that the test plays
+
+
+class Playing(EnginePool):
+    """A pool whose loaders are played by the test."""
+
+    def __init__(self, engines):
+        super().__init__(engines, LogLines(None))
+        self.generations = []
+
+    def _load(self, generation):
+        self.generations.append(generation)
+
+
+def test_what_an_engine_was_at_is_answered_by_the_model_it_was_given_to(tmp_path):
+    from tests.serve.test_waiting import NO_PROCESS, OneEngine, settled
+
+    (tmp_path / "manifest.json").write_text("{}")
+
+    async def everything():
+        pool = Playing(1)
+        await pool.start(tmp_path, None)
+        old, new = OneEngine(), OneEngine()
+        joined = asyncio.Event()
+        pool.changed = joined.set
+        pool.facts = Loaded("old", "carp", b"{}")
+        pool.take_news(EngineStarted(NO_PROCESS), [old.door.detach()])
+        await joined.wait()
+        first = asyncio.create_task(pool.ask("recommend", "first"))
+        await settled()
+        swapping = asyncio.create_task(pool.reload())
+        await settled()
+        coming = pool.generations[-1]
+        pool.take_news(Loaded("new", "carp", b"{}"), [], coming)
+        assert pool.facts.bundle == "old", "until its engines are there, the one of before is served"
+        pool.take_news(EngineStarted(NO_PROCESS + 1), [new.door.detach()], coming)
+        assert (await swapping).bundle == "new"
+        second = asyncio.create_task(pool.ask("recommend", "second"))
+        new.may_answer.release()
+        await second
+        assert not first.done(), "a slow answer is waited for"
+        old.may_answer.release()
+        await first
+        await pool.close()
+        return [call.asked for call in old.asked], [call.asked for call in new.asked], pool.swaps, pool.restarts
+
+    assert asyncio.run(everything()) == ([[["first"]]], [[["second"]]], 1, 0)
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_one_of_before(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+
+    async def everything():
+        pool = Playing(1)
+        await pool.start(tmp_path, None)
+        pool.facts = Loaded("old", "carp", b"{}")
+        swapping = asyncio.create_task(pool.reload())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        pool.take_news(LoadFailed("it is damaged", None, None, 1), [], pool.generations[-1])
+        with pytest.raises(CarpError, match="it is damaged"):
+            await swapping
+        return pool.failure, pool.facts.bundle
+
+    assert asyncio.run(everything()) == (None, "old")
+
+
+def test_an_unchanged_model_is_not_loaded_again(tmp_path):
+    from carp.serve.engine_process import bundle_sum
+
+    (tmp_path / "manifest.json").write_text("{}")
+
+    async def everything():
+        pool = Playing(1)
+        await pool.start(tmp_path, None)
+        pool.facts = Loaded(bundle_sum(tmp_path), "carp", b"{}")
+        await pool.reload()
+        return len(pool.generations)
+
+    assert asyncio.run(everything()) == 1
+
+
+# ---- who may ask for it
+
+
+@pytest.mark.parametrize(
+    ("client", "headers"),
+    [
+        ("192.0.2.7", {"x-carp-admin": "reload"}),
+        ("127.0.0.1", {}),
+        ("127.0.0.1", {"x-carp-admin": "reload", "x-forwarded-for": "192.0.2.7"}),
+        ("127.0.0.1", {"x-carp-admin": "reload", "via": "1.1 proxy"}),
+        ("", {"x-carp-admin": "reload"}),
+    ],
+)
+def test_only_this_machine_may_ask_for_a_swap(client, headers):
+    with pytest.raises(Problem) as caught:
+        check_administrator(headers, client)
+    assert caught.value.status == 403
+
+
+def test_a_service_made_in_python_says_that_it_has_one_model(client, recommender):
+    from starlette import testclient
+
+    from carp.serve.routes import make_app
+
+    assert client.post("/admin/reload").status_code == 403
+    here = testclient.TestClient(make_app(recommender), client=("127.0.0.1", 5))
+    answer = here.post("/admin/reload", headers={"x-carp-admin": "reload"})
+    assert answer.status_code == 409
+    assert "given its model in Python" in json.loads(answer.content)["detail"]

@@ -1,0 +1,162 @@
+"""New reviews come into a saved model: as if everything had been made again, and whole or not at all."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars
+import pytest
+import torch
+
+import carp
+from carp.cli import entry
+from carp.errors import InputError, UsageError
+from carp.reviews.documents import make_documents
+from carp.reviews.split_parts import TRAIN
+from carp.storage import sole_writer
+from carp.upkeep.updating import read_for, update, update_model
+
+
+def documents_from_scratch(corpus):
+    """The documents of both sides, made of all training texts."""
+    rows = []
+    for record in np.flatnonzero(corpus.part == TRAIN).tolist():
+        rows += [(w, record, a, b) for w, a, b in zip(*corpus.vocabulary.encode(corpus.texts[record]), strict=True)]
+    words, review, starts, ends = np.array(rows, dtype=np.int32).T
+    seen = words, review, np.stack([starts, ends], 1)
+    return [
+        make_documents(*seen, owners, count, max_words=corpus.max_words)
+        for owners, count in ((corpus.user, len(corpus.users)), (corpus.item, len(corpus.items)))
+    ]
+
+
+def test_documents_are_those_of_making_everything_again(bundle, frame):
+    update_model(bundle, frame[180:], device="cpu")
+    corpus = carp.load(bundle).fitted_corpus
+    assert len(corpus.user) == len(frame)
+    made = documents_from_scratch(corpus)
+    for found, again in zip((corpus.user_documents, corpus.item_documents), made, strict=True):
+        for name, column in again.arrays().items():
+            assert np.array_equal(getattr(found, name), column), name
+
+
+def test_answers_equal_those_of_encoding_everything_again_to_the_bit(bundle, frame):
+    before = carp.load(bundle, device="cpu")
+    after, report = update(before, read_for(before, frame[180:200]))
+    after.save(bundle, overwrite=True)
+    again = carp.load(bundle, device="cpu")
+    assert 0 < report.touched_users < len(again.fitted_corpus.users)
+    for one, other in zip(after.fitted_model.sides, again.fitted_model.sides, strict=True):
+        assert torch.equal(one, other)
+    pairs = [(user, item) for user in again.fitted_corpus.users for item in again.fitted_corpus.items]
+    assert list(after.predict(pairs)) == list(again.predict(pairs))
+
+
+def test_only_what_was_touched_moves(bundle):
+    new = polars.DataFrame({"user": ["somebody"], "item": ["thing-003"], "rating": [1], "text": ["It broke at once."]})
+    report = update_model(bundle, new, device="cpu")
+    assert report.moved.touched.largest > 0
+    assert report.moved.others.pairs > 100
+    assert report.moved.others.largest == 0
+
+
+def test_a_later_review_of_the_same_pair_replaces_the_earlier_one(bundle, frame):
+    row = frame[5:6]
+    again = row.with_columns(rating=polars.lit(2.0), text=polars.lit("Now it hums all day."))
+    report = update_model(bundle, again, device="cpu")
+    assert (report.reviews, report.replaced) == (1, 1)
+    corpus = carp.load(bundle).fitted_corpus
+    texts = list(corpus.texts)
+    assert "Now it hums all day." in texts
+    assert row["text"][0] not in texts
+    assert len(texts) == 180
+
+
+def test_an_update_that_is_run_twice_finds_nothing_to_do(bundle, frame, contents):
+    update_model(bundle, frame[180:], device="cpu")
+    whole = contents(bundle)
+    report = update_model(bundle, frame[180:], device="cpu")
+    assert (report.reviews, report.known_already) == (0, len(frame) - 180)
+    assert contents(bundle) == whole
+
+
+def test_people_who_came_with_an_update_are_explained(bundle):
+    new = polars.DataFrame(
+        {"user": ["ann"] * 2, "item": ["thing-001", "thing-002"], "rating": [5, 4], "text": ["Loud and light."] * 2}
+    )
+    update_model(bundle, new, device="cpu")
+    explanation = carp.load(bundle).explain("ann", "thing-005")
+    assert explanation.user == "ann"
+    assert "oud and light" in str(explanation).replace("{", "").replace("}", "")
+
+
+@pytest.mark.parametrize("rows", [1, 48])
+def test_another_rating_scale_is_refused_and_the_model_stays(bundle, frame, contents, rows):
+    whole = contents(bundle)
+    new = (
+        frame[180:]
+        .with_row_index()
+        .with_columns(
+            rating=polars.when(polars.col("index") < rows)
+            .then(20 * polars.col("rating"))
+            .otherwise(polars.col("rating"))
+        )
+    )
+    with pytest.raises(InputError, match="outside 1 to 5, the range of this model"):
+        update_model(bundle, new.drop("index"), device="cpu")
+    assert contents(bundle) == whole
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "records.safetensors", "model.json", "log.jsonl"])
+def test_an_update_stopped_midway_leaves_the_model_whole(bundle, frame, contents, monkeypatch, file):
+    whole = contents(bundle)
+    from carp.persist import bundle as writing
+
+    def stopping(write):
+        def stop(path, *rest, **more):
+            if path.name == file:
+                raise KeyboardInterrupt
+            return write(path, *rest, **more)
+
+        return stop
+
+    for name in ("save_arrays", "write_json", "write_bytes"):
+        monkeypatch.setattr(writing, name, stopping(getattr(writing, name)))
+    with pytest.raises(KeyboardInterrupt):
+        update_model(bundle, frame[180:], device="cpu")
+    assert contents(bundle) == whole
+    assert [path.name for path in bundle.parent.iterdir()] == ["model"]
+
+
+def test_two_updates_at_once_are_refused(bundle, frame):
+    import threading
+
+    told = []
+
+    def second():
+        with pytest.raises(UsageError, match="another process is writing here"):
+            update_model(bundle, frame[180:], device="cpu")
+        told.append(True)
+
+    with sole_writer(bundle):
+        other = threading.Thread(target=second)
+        other.start()
+        other.join()
+    assert told == [True]
+
+
+def test_the_command_says_what_came_in_and_how_far_answers_moved(bundle, frame, tmp_path, capsys):
+    frame[180:].write_csv(tmp_path / "new.csv")
+    assert entry.main(["update", str(bundle), str(tmp_path / "new.csv"), "--device", "cpu"]) == 0
+    said = capsys.readouterr()
+    assert f"{len(frame) - 180} reviews" in said.out
+    assert "moved by" in said.out
+    assert "SIGHUP" in said.err
+    assert entry.main(["update", str(bundle), str(tmp_path / "new.csv"), "--device", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["known_already"] == len(frame) - 180
+
+
+def test_the_command_names_a_file_that_is_not_there(bundle, tmp_path, capsys):
+    assert entry.main(["update", str(bundle), str(tmp_path / "none.csv")]) != 0
+    assert "none.csv" in capsys.readouterr().err
