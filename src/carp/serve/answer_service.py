@@ -16,6 +16,7 @@ from carp.explain.kept_readings import LastUsed
 from carp.explain.profiles import person_profile, summary_for, thing_profile
 from carp.explain.question import Question, known_pair
 from carp.recommender import Recommender
+from carp.render.summed_telling import told
 from carp.render.wording import thing_name
 from carp.reviews.readable import ReadableDocument
 from carp.serve.caches import RememberingCorpus
@@ -34,8 +35,11 @@ def encode(value: Any) -> bytes:
 
 
 def explanation_fields(explanation: Explanation) -> dict[str, Any]:
-    """What `Explanation.as_dict` says, without copying it: the encoder takes dataclasses as they are."""
-    return {**_as_fields(explanation), "prevailing": explanation.prevailing}
+    """What `Explanation.as_dict` says, without copying it, and the same in words.
+
+    The encoder takes dataclasses as they are.
+    """
+    return {**_as_fields(explanation), "prevailing": explanation.prevailing, "told": told(explanation)}
 
 
 class AnswerService:

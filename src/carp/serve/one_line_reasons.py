@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carp.explain.explanation import Explanation
+from carp.render.summed_telling import first_words
 
 SAME = 0.05  # of the range of ratings: closer ones are called about the same
 
@@ -60,8 +61,11 @@ def verdict(user: str, ratings: Sequence[tuple[str, float]], span: float, reason
     if abs(one - other) < SAME * span:
         return f"{start}: about the same."
     better = 0 if one > other else 1
-    end = f"{ratings[better][0]} is predicted {abs(one - other):.2f} higher"
+    apart = abs(round(one, 2) - round(other, 2))  # of the numbers as they are shown
+    end = f"{ratings[better][0]} is predicted {apart:.2f} higher"
     because = reasons[better]
+    if because is not None and because.parts:
+        return f"{start}: {end}. {first_words(because)}"
     if because is None or not because.units:
         return f"{start}: {end}."
     unit = because.units[0]
