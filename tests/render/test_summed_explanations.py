@@ -143,9 +143,12 @@ def test_a_short_scale_is_told_to_a_third_digit():
 
 @RENDERS
 def test_where_little_is_known_the_first_line_says_so_and_no_reason_is_counted(render):
-    words = words_of(render, replace(stout(), findings=(), texts_move=-0.02))
+    faint = tuple(replace(finding, amount=finding.amount / 10) for finding in stout().findings)
+    words = words_of(render, replace(stout(), findings=faint, texts_move=-0.02))
     assert "This rests on the person's and the thing's averages; the texts move it by 0.02." in words
     assert "What speaks for it" not in words
+    assert "People praise" not in words
+    assert "How the rating comes about" in words
     assert "Of the reasons" not in words
 
 

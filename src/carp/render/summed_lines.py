@@ -17,6 +17,7 @@ from carp.render.summed_telling import (
     FindingTold,
     short_names,
     told,
+    worth_telling,
 )
 from carp.render.terminal_lines import STYLE, TextLine, heading_lines, one_line, sentence_lines, signed_bar
 from carp.render.wording import number
@@ -31,7 +32,7 @@ def summed_lines(explanation: Explanation, width: int) -> list[TextLine]:
     """All that follows the first words."""
     words = told(explanation)
     return [
-        *_findings(explanation.findings, words.findings, words.digits),
+        *_findings(worth_telling(explanation).findings, words.findings, words.digits),
         *_sum(words.sum, explanation.rating, words.digits, BAR_CELLS if width >= WIDE else BAR_CELLS // 2),
         *_cases(words.cases),
         *_meetings(words.meetings, words.digits + 1, width),

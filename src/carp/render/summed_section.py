@@ -18,6 +18,7 @@ from carp.render.summed_telling import (
     SUM_TITLE,
     short_names,
     told,
+    worth_telling,
 )
 from carp.render.wording import MARK_TITLE, number
 
@@ -59,7 +60,7 @@ def summed_values(explanation: Explanation) -> dict[str, Any]:
         "match_kinds": {"matched": MARK_TITLE["matched"]},
         "findings": [
             (finding, said, signed(said.amount, words.digits), sentiment_of(said.amount))
-            for finding, said in zip(explanation.findings, words.findings, strict=True)
+            for finding, said in zip(worth_telling(explanation).findings, words.findings, strict=True)
         ],
         "sum": _drawn(words.sum, words.digits),
         "total": number(explanation.rating, words.digits),

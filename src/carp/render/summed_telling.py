@@ -6,7 +6,7 @@ The terminal, the page and the explorer all take their words from here, so that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from carp.explain.explanation import LITTLE, AspectFinding, EarlierCase, Explanation, Meetings
@@ -62,15 +62,21 @@ class Told:
     """An explanation in words, in the order in which people read it."""
 
     summary: str  # one or two sentences: the answer to "why?"
-    findings: tuple[FindingTold, ...] = ()  # in the order of Explanation.findings
+    findings: tuple[FindingTold, ...] = ()  # in the order of Explanation.findings; none where little is known
     sum: tuple[SumRow, ...] = ()  # lines that add up to the rating as it is shown
     digits: int = 2  # of the amounts
     cases: tuple[str, ...] = ()
     meetings: Meetings | None = None  # those that move the rating most
 
 
+def worth_telling(explanation: Explanation) -> Explanation:
+    """The same without what is next to nothing: where little is known, little is said."""
+    return replace(explanation, findings=(), cases=(), meetings=None) if explanation.little_known else explanation
+
+
 def told(explanation: Explanation) -> Told:
     """All words of an explanation; for a model that is no sum, the first sentence alone."""
+    explanation = worth_telling(explanation)
     digits = digits_of(explanation)
     if not explanation.parts:
         return Told(first_words(explanation), digits=digits)

@@ -280,9 +280,10 @@ def thing_name(item: str, title: str | None) -> str:
 
 
 def further_phrases(side: Side) -> list[str]:
-    """The phrases of a side that its sentences do not show already."""
+    """The phrases of a side that neither its sentences nor its name show already."""
     shown = "\n".join(sentence.text for sentence in side.sentences).casefold()
-    return [phrase for phrase in side.phrases if phrase.strip() and phrase.casefold() not in shown]
+    named = side.name.split(", ")
+    return [one for one in side.phrases if one.strip() and one.casefold() not in shown and one not in named]
 
 
 def listed_cells(explanation: Explanation, sentiment: Sentiment) -> dict[tuple[int, int], int]:

@@ -142,7 +142,8 @@ class AnswerService:
         numbers = [self.item(one.item) for one in found]
         meetings = self.explainer.strongest_meetings(person, numbers)
         if meetings is None:
-            lines = [plain_line(self.fitted.name, one.item_mean) for one in found]
+            given = explains(type(self.model))
+            lines = [plain_line(self.fitted.name, one.item_mean, explains=given) for one in found]
         else:
             rows = zip(found, meetings, self._biases(user, numbers), strict=True)
             lines = [unit_line(met.viewpoint, met.aspect, one.rating - biases) for one, met, biases in rows]

@@ -32,13 +32,16 @@ def unit_line(viewpoint: Sequence[str], aspect: Sequence[str], moved: float) -> 
     return f"Their {quoted(viewpoint)} meets {quoted(aspect)} in its reviews; all that was written {effect}"
 
 
-def plain_line(name: str, item_mean: float | None) -> str:
-    """
+def plain_line(name: str, item_mean: float | None, *, explains: bool = False) -> str:
+    """The average, and for a model that explains nothing that it does so.
+
     >>> plain_line("mf", 4.5)
     'The model mf gives ratings without reasons; people rate it 4.50 on average'
+    >>> plain_line("meeting", 4.5, explains=True)
+    'People rate it 4.50 on average'
     """
     known = "nobody has rated it in training" if item_mean is None else f"people rate it {item_mean:.2f} on average"
-    return f"The model {name} gives ratings without reasons; {known}"
+    return f"{known[0].upper()}{known[1:]}" if explains else f"The model {name} gives ratings without reasons; {known}"
 
 
 def popular_line(reviews: int, item_mean: float | None) -> str:

@@ -157,7 +157,7 @@ function signedGauge(label, share, words, title) {
 }
 
 /** The bar of a share between −1 and 1; the words beside it say the same. */
-export function zeroBar(share, kind = "amount") {
+export function zeroBar(share, kind = "signed") {
   const size = known(share) ? Math.min(Math.abs(share), 1) * 50 : 0;
   const place = { left: `${share < 0 ? 50 - size : 50}%`, width: `${size}%` };
   return h(

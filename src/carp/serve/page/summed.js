@@ -3,7 +3,7 @@
 
 import { h, name } from "./dom.js";
 import { sign, zeroBar } from "./gauges.js";
-import { legend, quote } from "./sentences.js";
+import { legend, marksAs, quote } from "./sentences.js";
 import { number, signed, toneOf } from "./words.js";
 
 const MEETINGS_SAY =
@@ -41,7 +41,7 @@ const sumCells = (called, bar, amount) => [
 /** All that follows the answer; the real review stands beside the findings. */
 export function summedSections({ findings, told, user }, heldOut) {
   return [
-    findings.length ? foundSection(findings, told, user, heldOut) : heldOut,
+    told.findings.length ? foundSection(findings, told, user, heldOut) : heldOut,
     told.cases.length > 0 && casesSection(told.cases),
     told.meetings && meetingsSection(told.meetings, told.digits + 1),
   ];
@@ -56,7 +56,7 @@ function foundSection(findings, told, user, heldOut) {
       { class: "reasons" },
       h("h2", null, "What speaks for it and what against it"),
       legend("counts"),
-      findings.map((finding, at) => findingCard(finding, told.findings[at], told.digits, user)),
+      told.findings.map((said, at) => findingCard(findings[at], said, told.digits, user)),
     ),
     heldOut,
   );
@@ -96,8 +96,7 @@ export function strongestFinding({ findings, told }, tone) {
 }
 
 const quotes = (sentences, skip) =>
-  sentences.map((sentence) => quote({ ...sentence, marks: sentence.marks.map(counting) }, { skip }));
-const counting = (mark) => ({ ...mark, kind: "counts" });
+  sentences.map((sentence) => quote(marksAs("counts", sentence), { skip }));
 
 function casesSection(cases) {
   const rows = cases.map((words) => h("li", { dir: "auto" }, words));

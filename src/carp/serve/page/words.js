@@ -9,6 +9,7 @@ export const MARK_TITLE = {
   negative: "matches a reason against it",
   matched: "matches what the model listened to",
   counts: "words that count most here",
+  about: "words about this",
 };
 export const TURNED_ROUND = {
   positive: "Its degree is below zero, so it takes away from the rating.",
@@ -31,6 +32,9 @@ export function signed(value, digits = 2) {
 
 /** The sentiment of an amount: none where it is nothing. */
 export const toneOf = (amount) => (amount > 0 ? "positive" : amount < 0 ? "negative" : null);
+
+/** A share as per cent, as "16 %". */
+export const percent = (share) => (known(share) ? `${Math.round(100 * share)} %` : "unknown");
 
 export const count = (value) => (known(value) ? value.toLocaleString("en") : "unknown");
 export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
