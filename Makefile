@@ -12,8 +12,8 @@ PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 demo: $(VENV)/installed
 	$(BIN)/carp demo --out demo
 
-test: install lint
-	$(BIN)/python -m pytest
+test: install lint  # two files at a time; what they compute is small, so a thread each
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: install
 	$(BIN)/ruff check .
