@@ -56,7 +56,7 @@ def trained(given: argparse.Namespace) -> Iterator[Group]:
             group = Group(corpus_name, system.label, shop=shop)
             group.aspects = Path(aspects[corpus_name]) if corpus_name in aspects else None
             todo = [seed for seed in given.seeds if not known(given, corpus_name, system.label, seed)]
-            for seed in given.seeds if todo else []:
+            for seed in [*given.seeds, *given.others] if todo else []:
                 group.members.append(fit(corpus, system.model, settings, seed, given))
             if group.members:
                 yield group
@@ -134,7 +134,7 @@ def measure(group: Group, given: argparse.Namespace) -> Iterator[Line]:
     from carp.explain.faithfulness.measures import measure_explanations
 
     for member in group.members:
-        if known(given, group.corpus, group.label, member.seed):
+        if member.seed in given.others or known(given, group.corpus, group.label, member.seed):
             continue
         others = [other.explainer for other in group.members if other is not member]
         found = measure_explanations(
@@ -165,6 +165,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["carp"])
     parser.add_argument("--shop", action="store_true", help="the demo's made-up shop too")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--others", type=int, nargs="+", default=[], help="seeds that those are held against, no more")
     parser.add_argument("--split-seed", type=int, default=0)
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--aspects", nargs="+", default=[], help="CORPUS=FILE with the reviewers' own scores, or FILE")

@@ -27,6 +27,9 @@ class NamedWords:
     shown: Flags  # [N, L] words of the sentences shown
     marked: Flags  # [N, L] words of the phrases marked in them
     pull: Floats  # [N, L] what a word adds to the rating's balance; its attention where the model knows no direction
+    told: Flags | None = (
+        None  # [N, L] words of all sentences shown, of those too that pull the other way; None: all are `shown`
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,10 +77,12 @@ class ReadSentences:
                 return [int(s) for s in best if worth[s] >= SECOND_AT_LEAST * worth[best[0]]], turned
         return [], False
 
-    def about(self, aspect: int, most: int) -> list[int]:
-        """The sentences about an aspect that matter most, whatever they say."""
-        worth = np.where(self.aspect == aspect, np.abs(self.pull), 0)
-        return [int(s) for s in np.argsort(-worth, kind="stable")[:most] if worth[s] > 0]
+    def about(self, aspect: int, most: int, amount: float = 0.0) -> list[int]:
+        """The sentences about an aspect that matter most, whatever they say: of those that pull as the amount does,
+        where there is one."""
+        worth = np.where(self.aspect == aspect, np.sign(amount) * self.pull if amount else np.abs(self.pull), 0)
+        best = np.argsort(-worth, kind="stable")[:most]
+        return [int(s) for s in best if worth[s] > 0 and worth[s] >= SECOND_AT_LEAST * worth[best[0]]]
 
 
 class SummedExplainer(AttentionExplainer):
@@ -199,7 +201,7 @@ class SummedExplainer(AttentionExplainer):
         amounts = _numbers(parts.person_words + parts.by_thing + parts.by_both.sum(2))[0][: len(names) - 1]
         found = []
         for aspect in telling(amounts, self.corpus.levels):
-            chosen = user.about(aspect, detail.sentences)
+            chosen = user.about(aspect, detail.sentences, float(amounts[aspect]))
             if chosen:
                 sentences = self._sentences(question.user_document, user, chosen, np.abs(pull), 1.0)
                 found.append(AspectFinding(names[aspect], self._star * float(amounts[aspect]), 0.0, 0.0, sentences))
@@ -362,10 +364,11 @@ class SummedExplainer(AttentionExplainer):
 
     @torch.no_grad()
     def name_words(self, pairs: PairTexts) -> NamedReasons:
-        """Named are the findings that pull as the texts do in all: the others ask for another rating."""
+        """Named are the findings that pull as the texts do in all: the others, which are told too, ask for another
+        rating."""
         model = self._model
         rating, balance = np.zeros(len(pairs)), np.zeros(len(pairs))
-        user, item = nothing_named(pairs)
+        user, item = (replace(named, told=np.zeros_like(named.shown)) for named in nothing_named(pairs))
         for chosen in blocks(pairs):
             batch = batch_of(pairs, chosen, self.fitted.device)
             parts, *pulled = model.parts(batch, self._shares)
@@ -403,10 +406,12 @@ class SummedExplainer(AttentionExplainer):
         amounts = _person_amounts(parts) if of_person else aspect_amounts(parts)
         for aspect in telling(amounts[: len(self.guide.aspects) - 1], self.corpus.levels):
             amount = float(amounts[aspect])
+            by_itself = float(parts.thing_words[0, aspect])
+            chosen = read.about(aspect, 2, amount) if of_person else read.for_aspect(aspect, amount, by_itself, 2)[0]
+            assert named.told is not None
+            named.told[row, :length] |= np.isin(of_word, chosen)
             if amount * balance <= 0:
                 continue
-            by_itself = float(parts.thing_words[0, aspect])
-            chosen = read.about(aspect, 2) if of_person else read.for_aspect(aspect, amount, by_itself, 2)[0]
             for number in chosen:
                 named.shown[row, :length] |= of_word == number
                 named.marked[row, marked_words(of_word, pull, number, amount)] = True

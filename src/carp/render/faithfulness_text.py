@@ -5,12 +5,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from carp.explain.explanation import LITTLE
 from carp.explain.faithfulness.against_chance import CLEAR, ChanceComparison
+from carp.explain.faithfulness.aspect_impressions import Impressions
 from carp.explain.faithfulness.aspect_scores import READINGS, AspectCorrelation
 from carp.explain.faithfulness.capsule_agreement import Agreement
 from carp.explain.faithfulness.measures import Faithfulness
 from carp.explain.faithfulness.resemblance import Resemblance
+from carp.explain.faithfulness.signs import KnownSigns, Signs, StarsApart
 from carp.explain.faithfulness.stability import Stability
+from carp.explain.faithfulness.told_amounts import Sums, TextsMove
 from carp.explain.faithfulness.word_removal import Moves, Removal
 from carp.render.console_tables import table
 
@@ -21,10 +25,11 @@ LOW = {"score": "as they stand", "beside rating": "beside the overall rating"}
 
 def faithfulness_text(found: Faithfulness) -> str:
     """All measures, each with what it means in words."""
-    parts = [_heading(found)]
+    parts = [_heading(found), *_texts_move(found.texts_move), *_signs(found.signs)]
     parts += _removal("Sentences shown", found.sentences) + _removal("Phrases marked in them", found.phrases)
     parts += _agreement(found.agreement) + _resemblance(found.resemblance)
     parts += _stability(found.stability) + _aspects(found.aspects)
+    parts += _impressions(found.impressions) + _sums(found.sums)
     if found.planted is not None:
         parts.append(f"Planted causes\n{found.planted}")
     parts += [f"Note: {note}." for note in found.notes]
@@ -187,6 +192,85 @@ def _stability(found: Stability | None) -> list[str]:
         told.append(f"what the texts add, over pairs: {found.texts:+.3f}")
     ranks = f"\nRank correlation between models (0 is chance): {'; '.join(told)}." if told else ""
     return [f"Stability: {found.models} models of different seeds.\n{table(COLUMNS, rows)}", reading + ranks]
+
+
+def _texts_move(found: TextsMove | None) -> list[str]:
+    if found is None:
+        return []
+    quartiles = ", ".join(f"{share:.1%}" for share in found.quartiles)
+    return [
+        f"How much there is to explain, {found.counted}: the texts move half of {found.pairs:,} ratings by less than "
+        f"{found.quartiles[1]:.1%} of the scale (quartiles {quartiles}; at most {found.largest:.1%}).\n"
+        f"For {found.little:.0%} of pairs it is less than {LITTLE:.0%}: there is next to nothing to explain."
+    ]
+
+
+def _signs(found: Signs | None) -> list[str]:
+    if found is None:
+        return ["Signs: not applicable. The model does not say what speaks for a thing and what against it."]
+    title = (
+        f"Signs: {found.for_it:,} sentences about things are shown as for them and {found.against_it:,} as against "
+        f"them, for {found.pairs:,} pairs; {found.turned:,} more are told as turned round by the person's taste."
+    )
+    told = [*_known_signs(found.known), *_stars_apart("", found.stars)]
+    told += _stars_apart("Chosen without a look at those ratings: ", found.stars_by_words)
+    return ["\n".join([title, *told])]
+
+
+def _known_signs(found: KnownSigns | None) -> list[str]:
+    if found is None:
+        return []
+    praise, complaint = ("none" if share is None else f"{share:.0%}" for share in (found.praise, found.complaint))
+    return [
+        f"Of those for a thing {praise} praise, and of those against one {complaint} complain; {found.silent:.0%} "
+        "of all say neither."
+    ]
+
+
+def _stars_apart(how: str, found: StarsApart | None) -> list[str]:
+    if found is None:
+        return []
+    reach = "" if found.interval is None else f", 95 % {found.interval[0]:+.2f} to {found.interval[1]:+.2f}"
+    return [
+        f"{how}The reviews they come from have {found.for_it:.2f} and {found.against_it:.2f} stars of 5: "
+        f"{found.difference:+.2f}{reach}."
+    ]
+
+
+def _sums(found: Sums | None) -> list[str]:
+    if found is None:
+        return ["Sums: not applicable. The rating is not told as a sum."]
+    return [
+        f"Sums: the {found.parts:.0f} parts of {found.pairs:,} ratings sum to them within {found.largest_gap:.1g}.\n"
+        f"What the end of the scale takes off or adds is a part too, of at most {found.largest_rest:.2g}."
+    ]
+
+
+def _impressions(found: Impressions | None) -> list[str]:
+    if found is None:
+        return []
+
+    def cell(value: float, interval: tuple[float, float]) -> str:
+        return f"{value:+.2f} [{interval[0]:+.2f} {interval[1]:+.2f}]"
+
+    rows = [
+        [one.aspect, f"{one.things:,}", *(cell(one.correlation[name], one.interval[name]) for name in found.mean)]
+        for one in found.aspects
+    ]  # fmt: skip
+    rows.append(["mean", "", *(cell(found.mean[name], found.mean_interval[name]) for name in found.mean)])
+    title = (
+        "Aspects beside the whole impression: what is written about an aspect, less what is written in all, against "
+        f"its scores less the overall ratings{' (both standardised)' if found.standardised else ''}: rank correlation "
+        f"over things with at least {found.least} clauses about it and {found.least} scores [95 %]."
+    )
+    low, high = found.over["share"]
+    names = "; ".join(f"{one.aspect} is {' + '.join(one.found) or 'none'}" for one in found.aspects)
+    return [
+        f"{title}\n{table(['aspect', 'things', *found.mean], rows)}",
+        "found: aspects found without labels. matching: clauses with a word of the aspect. share: how many there are, "
+        f"no sentiment.\nThe mean of the found aspects minus that of share: {low:+.2f} to {high:+.2f} (95 %).\n"
+        f"{names}.",
+    ]
 
 
 def _aspects(found: Sequence[AspectCorrelation]) -> list[str]:

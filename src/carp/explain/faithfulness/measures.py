@@ -12,16 +12,21 @@ import numpy as np
 
 from carp.errors import UsageError
 from carp.explain.explainer import Explainer, explains
+from carp.explain.explanation import Explanation
+from carp.explain.faithfulness.aspect_impressions import Impressions, impressions
 from carp.explain.faithfulness.aspect_scores import AspectCorrelation, aspect_correlations, read_aspects
 from carp.explain.faithfulness.aspect_words import aspect_words
 from carp.explain.faithfulness.capsule_agreement import Agreement, agreement
 from carp.explain.faithfulness.held_out import held_out_pairs
 from carp.explain.faithfulness.planted_causes import CausesFound, planted_causes_found
 from carp.explain.faithfulness.resemblance import Resemblance, resemblance
+from carp.explain.faithfulness.signs import Signs, by_words_alone, signs
 from carp.explain.faithfulness.stability import Stability, stability
-from carp.explain.faithfulness.word_removal import DRAWS, Removal, Trial, removal
+from carp.explain.faithfulness.told_amounts import Sums, TextsMove, sums, texts_move
+from carp.explain.faithfulness.word_removal import DRAWS, Chosen, Removal, Trial, removal
 from carp.explain.named_words import UNITS, NamedReasons
 from carp.explain.pair_texts import Floats, PairTexts
+from carp.explain.question import known_pair
 from carp.reviews.shop.made_up_shop import Shop
 
 Tell = Callable[[str], None]
@@ -45,7 +50,11 @@ class Faithfulness:
     resemblance: Resemblance
     stability: Stability | None
     aspects: tuple[AspectCorrelation, ...]
+    impressions: Impressions | None  # None where the model's reasons rest on no reading guide
     planted: CausesFound | None
+    signs: Signs | None  # None where the model does not say what speaks for a thing and what against it
+    texts_move: TextsMove | None
+    sums: Sums | None  # None where the rating is not told as a sum
     notes: tuple[str, ...]
     seconds: float
 
@@ -80,7 +89,8 @@ def measure_explanations(
     biases = fitted.biases_alone(held.pairs.users, held.pairs.items).double().cpu().numpy()
     trial = Trial(fitted.model, held, reasons, fitted.device)
     tell("Taking named words away")
-    sentences = removal(trial, (reasons.user.shown, reasons.item.shown), blank=True, draws=draws, seed=seed)
+    shown = reasons.user.shown, reasons.item.shown
+    sentences = removal(trial, shown, alone=_told(reasons), blank=True, draws=draws, seed=seed)
     phrases = removal(trial, (reasons.user.marked, reasons.item.marked), draws=draws, seed=seed)
     tell("Reading what was written afterwards")
     alike = resemblance(corpus, held, reasons)
@@ -88,6 +98,9 @@ def measure_explanations(
     if scores is not None:
         tell("Ranking by the reviewers' own scores")
     ranked = () if scores is None else aspect_correlations(corpus, held, reasons, scores)
+    relative = None if scores is None or not explainer.reads_by_guide else impressions(corpus, explainer.guide, scores)
+    tell("Reading the explanations as they are shown")
+    told = explained(explainer, held)
     return Faithfulness(
         model=fitted.name,
         seed=fitted.facts["seed"],
@@ -102,7 +115,11 @@ def measure_explanations(
         resemblance=alike,
         stability=steady,
         aspects=ranked,
+        impressions=relative,
         planted=_planted(explainer, shop, pairs, tell),
+        signs=_signs(explainer, held, told, shop, tell),
+        texts_move=texts_move(told),
+        sums=sums(told),
         notes=_notes(explainer, sentences, scores),
         seconds=time.monotonic() - began,
     )
@@ -147,6 +164,27 @@ def _stability(
         all_held.append(held_out_pairs(other.corpus, pairs, seed))
         all_reasons.append(other.name_words(all_held[-1]))
     return stability(all_held, all_reasons, biases, seed=seed)
+
+
+def _told(reasons: NamedReasons) -> Chosen:
+    """The words of all sentences that the explanations show."""
+    user, item = (side.shown if side.told is None else side.told for side in reasons.sides)
+    return user, item
+
+
+def explained(explainer: Explainer, held: PairTexts) -> list[Explanation]:
+    """The explanations of the pairs, as a reader sees them."""
+    pairs = zip(held.pairs.users.tolist(), held.pairs.items.tolist(), strict=True)
+    return [explainer.explain([known_pair(explainer.corpus, user, item)])[0] for user, item in pairs]
+
+
+def _signs(
+    explainer: Explainer, held: PairTexts, told: list[Explanation], shop: Shop | None, tell: Tell
+) -> Signs | None:
+    other = by_words_alone(explainer)
+    if other is not None:
+        tell("Explaining again, by words alone")
+    return signs(told, [] if other is None else explained(other, held), shop)
 
 
 def _planted(explainer: Explainer, shop: Shop | None, pairs: int, tell: Tell) -> CausesFound | None:

@@ -1,7 +1,8 @@
 """Take the named words away, or keep nothing else, and see the rating move.
 
 Comprehensiveness is the move when the named words go: large where the rating rested on them. Sufficiency is the
-move when only they stay: small where they carry the rating by themselves. Both stand beside the same for random
+move when only they stay: small where they carry the rating by themselves; where an explanation also tells what speaks
+for another rating, that stays too, since its reader reads both. Both stand beside the same for random
 words of the same two documents, as many on each side, and beside random whole sentences of as many words.
 Words are deleted, and the rest of the document closes up; where a model can read gaps, the same is measured with the
 words blanked out in their place, where no word gets new neighbours.
@@ -78,23 +79,37 @@ class Trial:
         return user, item
 
 
-def removal(trial: Trial, chosen: Chosen, *, blank: bool = False, draws: int = DRAWS, seed: int = 0) -> Removal:
-    """The moves of removing and of keeping the chosen words, beside chance; with `blank`, of blanking them out too."""
+def removal(
+    trial: Trial,
+    chosen: Chosen,
+    *,
+    alone: Chosen | None = None,
+    blank: bool = False,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Removal:
+    """The moves of removing the chosen words, and of keeping them alone, beside chance; with `blank`, of blanking them
+    out too. Other words are kept with `alone`: an explanation that tells both sides names one and is read whole.
+    """
+    alone = chosen if alone is None else alone
     numbers = [words.sum(1) for words in chosen]
     in_all = sum(texts.there.sum(1) for texts in trial.held.sides)
     number = numbers[0] + numbers[1]
-    words = _drawn(trial, numbers, random_words, draws, seed)
-    sentences = _drawn(trial, numbers, random_sentences, draws, seed + 1)
-    gone, kept = trial.moved(chosen), trial.moved(trial.all_but(chosen))
+    kept_numbers = [words.sum(1) for words in alone]
+    words, sentences = (
+        [_drawn(trial, many, draw, draws, seed + place) for many in (numbers, kept_numbers)]
+        for place, draw in enumerate((random_words, random_sentences))
+    )
+    gone, kept = trial.moved(chosen), trial.moved(trial.all_but(alone))
     out = trial.moved(chosen, blanked) if blank and trial.model.reads_gaps else None
     return Removal(
         words=float(number.mean()),
         share=float((number / np.maximum(in_all, 1)).mean()),
         unnamed=int((number == 0).sum()),
-        beside_words=_moves(trial, gone, kept, words),
-        beside_sentences=_moves(trial, gone, kept, sentences),
-        blanked_beside_words=_blanked(trial, out, words),
-        blanked_beside_sentences=_blanked(trial, out, sentences),
+        beside_words=_moves(trial, gone, kept, *words),
+        beside_sentences=_moves(trial, gone, kept, *sentences),
+        blanked_beside_words=_blanked(trial, out, words[0]),
+        blanked_beside_sentences=_blanked(trial, out, sentences[0]),
     )
 
 
@@ -107,9 +122,9 @@ def _drawn(trial: Trial, numbers: list[NDArray[np.int64]], draw: Draw, draws: in
     return found
 
 
-def _moves(trial: Trial, gone: Floats, kept: Floats, drawn: list[Chosen]) -> Moves:
+def _moves(trial: Trial, gone: Floats, kept: Floats, drawn: list[Chosen], alone: list[Chosen]) -> Moves:
     random_gone = np.array([trial.moved(words) for words in drawn])  # [draws, N]
-    random_kept = np.array([trial.moved(trial.all_but(words)) for words in drawn])
+    random_kept = np.array([trial.moved(trial.all_but(words)) for words in alone])
     direction = trial.reasons.direction
 
     def sized(named: Floats, chance: Floats) -> ChanceComparison | None:
