@@ -24,7 +24,7 @@ DROP, GROUP, KEEP = COPY_RULES = ("drop", "group", "keep")
 NO_WORD_MARK, SHORT_MARK = 0, 1  # instead of a mark: the text has no word, or is too short to be a copy
 SHORTEST_COPY = 20  # characters; many people write "Great product!" twice without pasting it
 SHORTEST_NEAR_COPY = 10  # words
-SAME_SHARE = 0.7  # of the triples of two near-copies
+SAME_SHARE = 0.8  # of the triples of two near-copies
 KEYS, HASHES = 3, 3  # of each text, and those that make a key
 _TRIPLE = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 _TURNS = np.random.default_rng(3).integers(1, 1 << 63, KEYS * HASHES, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
