@@ -6,14 +6,14 @@ CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve test-postgres cluster manifests lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
 	$(BIN)/carp demo --out demo
 
-test: install lint
-	$(BIN)/python -m pytest
+test: install lint  # two files at a time; what they compute is small, so a thread each
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: install
 	$(BIN)/ruff check .
@@ -46,6 +46,14 @@ torture-serve: install  # what the service must bear, at its full numbers, about
 	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --out $(MODEL) --set epochs=2
 	$(BIN)/python benchmarks/torture_serve.py $(MODEL)
 
+cluster: install  # several processes with all models, and a Ray cluster of three nodes on this machine, one of them killed
+	$(PIP) --editable '.[ray]'
+	CARP_CLUSTER=1 $(BIN)/python -m pytest tests/cluster tests/scale tests/training/test_several_processes.py
+
+manifests: install  # the files of deploy/ against the schemas of Kubernetes
+	$(PIP) --editable '.[deploy]'
+	$(BIN)/python -m pytest tests/house/test_deployment.py
+
 ranking: install  # lists of recommendations judged; CORPORA are folders made by carp prepare
 	$(PIP) --editable '.[compare]'
 	$(BIN)/python benchmarks/ranking.py $(CORPORA) --seeds 0 1 2 3 4 --out results/ranking.jsonl
@@ -54,6 +62,9 @@ docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 install: $(VENV)/installed-dev  # everything the tests, the linters, the docs and the benchmarks need
+
+test-postgres: install  # queries to a real PostgreSQL, which is installed from the distribution's packages if it is not there
+	CARP_INSTALL_POSTGRES=1 $(BIN)/python -m pytest tests/reviews/test_databases.py
 
 torture: install  # everything that may go wrong, at full numbers; SEED=... replays, PARTS="hostile kills" chooses
 	$(BIN)/python benchmarks/torture.py --seed $(or $(SEED),0) --out results/torture.jsonl $(if $(PARTS),--parts $(PARTS))

@@ -135,7 +135,7 @@ def resemblance(found: list[Group]) -> str:
             one.mean("stability", "overlap", "chance", form="{:.2f}"),
             one.mean("stability", "texts", form="{:.2f}"),
         ]
-        for one in found if one.corpus != CORPORA["made-up-shop"]
+        for one in found
     ])  # fmt: skip
 
 

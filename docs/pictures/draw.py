@@ -273,6 +273,7 @@ FLOORS: tuple[tuple[str, Rooms], ...] = (
             ("render", "text, page,", "JSON"),
             ("bench", "grids, studies,", "reports"),
             ("serve", "HTTP API,", "explorer page"),
+            ("scale", "processes,", "clusters"),
             ("cli", "the commands,", "demo, doctor"),
         ),
     ),

@@ -14,6 +14,7 @@ from scipy.stats import ttest_1samp, ttest_rel, wilcoxon
 
 import faithfulness_tables
 import ranking_tables
+import successor_tables
 from carp.bench.report import Section, make_report, report_markdown
 from carp.bench.results_folder import BENCH, read_results
 from carp.bench.study import NAMED
@@ -89,6 +90,20 @@ def test_the_tables_on_true_explanations_are_those_of_the_results():
 def test_the_tables_of_recommendations_are_those_of_the_results():
     page = (ROOT / "docs" / "explanation" / "recommendations.md").read_text("utf-8")
     assert page == page_with(page, ranking_tables.tables_of(RESULTS / "ranking.jsonl"))
+
+
+def test_the_tables_of_the_successor_are_those_of_the_results():
+    page = (ROOT / "docs" / "explanation" / "successor.md").read_text("utf-8")
+    assert page == page_with(page, successor_tables.tables_of(RESULTS))
+
+
+@pytest.mark.parametrize("corpus", successor_tables.CORPORA)
+def test_nine_ratings_of_ten_lie_in_the_intervals_in_each_third_by_number_of_reviews(corpus):
+    lines = [line for line in _lines("successor.jsonl") if (line["corpus"], line["part"]) == (corpus, "intervals")]
+    shares = [mean(line["covered"] for line in lines)]
+    for who in ("person", "thing"):
+        shares += [mean(line["thirds"][who][third] for line in lines) for third in range(3)]
+    assert all(0.88 <= share <= 0.92 for share in shares)
 
 
 @pytest.mark.parametrize("corpus", ranking_tables.CORPORA)

@@ -25,6 +25,7 @@ QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 PATIENCE = 20_000  # milliseconds, for machines that have much else to do
 AXE = "axe-core@4.14.0"
 SHOP: dict[str, Any] = {"people": 30, "things": 15, "reviews_per_person": 8}
+LARGER_SHOP: dict[str, Any] = {"people": 60, "things": 20, "reviews_per_person": 10}
 SIZE: dict[str, Any] = {"dimension": 16, "filters": 8, "latent_size": 8, "epochs": 2}
 # One person and one thing whose ids and words would be markup, if anybody let them.
 MARKUP_USER = '<img src=x onerror="document.body.dataset.hurt=1">'
@@ -51,11 +52,15 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def frame(chromium: str) -> Any:
     """The reviews of a made-up shop in which some ids and texts are full of markup."""
+    return shop_reviews(**SHOP)
+
+
+def shop_reviews(**size: int) -> Any:
     import polars as pl
 
     from carp.reviews.shop.made_up_shop import make_shop
 
-    records = [_with_markup(dict(record)) for record in make_shop(**SHOP).records()]
+    records = [_with_markup(dict(record)) for record in make_shop(**size).records()]
     return pl.DataFrame([{name: record[name] for name in ("user", "item", "rating", "text")} for record in records])
 
 
@@ -135,6 +140,18 @@ def plain_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
         run_grid(grid.cells(), folder / "results", device="cpu")
         Recommender("dattn", seed=0, **SIZE).fit(frame, progress=False).save(folder / "model")
     with served(folder / "model", "--results", str(folder / "results")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def summed_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service whose ratings are sums, of a shop that has enough reviews for clear reasons."""
+    from carp.recommender import Recommender
+
+    model = tmp_path_factory.mktemp("summed") / "model"
+    with one_thread():
+        Recommender("meeting", seed=0).fit(shop_reviews(**LARGER_SHOP), progress=False).save(model)
+    with served(model) as address:
         yield address
 
 

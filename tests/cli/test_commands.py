@@ -22,8 +22,9 @@ from carp.answers import Recommendations
 from carp.cli import demo, doctor
 from carp.cli import entry as cli
 from carp.kernels import dispatch
-from carp.render.console_tables import command, json_document, read_pairs, table
+from carp.render.console_tables import command, json_document, table
 from carp.reviews.shop.made_up_shop import make_shop
+from carp.reviews.sources.pair_files import read_pairs
 from carp.storage import check_folder
 
 TINY = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "epochs=1"]
@@ -563,4 +564,4 @@ def test_pairs_with_a_byte_order_mark_and_other_columns_are_read(tmp_path):
     path.write_bytes("\ufeffuser , item,note\r\nann,Röhre,x\r\n".encode())
     found = read_pairs(path)
     assert found.pairs == [("ann", "Röhre")]
-    assert (found.extra_names, found.extras) == (["given_note"], [["x"]])
+    assert (found.extra_names, found.extras) == (["note"], [["x"]])

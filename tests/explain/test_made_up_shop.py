@@ -12,6 +12,8 @@ from carp.reviews.corpora.corpus import build_corpus
 from carp.reviews.shop.made_up_shop import make_shop
 from carp.reviews.sources.formats import read_reviews
 
+PAIRS = 250  # of 945 that are held out
+
 
 @pytest.fixture(scope="module")
 def shop():
@@ -21,7 +23,7 @@ def shop():
 @pytest.fixture(scope="module")
 def recommender(shop):
     corpus = build_corpus(read_reviews(shop.frame()))
-    return Recommender("carp", seed=0, device="cpu", **{**DEMO_SETTINGS, "epochs": 20}).fit(corpus, progress=False)
+    return Recommender("carp", seed=0, device="cpu", **{**DEMO_SETTINGS, "epochs": 17}).fit(corpus, progress=False)
 
 
 def test_carp_beats_the_tuned_biases_clearly(recommender):
@@ -32,17 +34,17 @@ def test_carp_beats_the_tuned_biases_clearly(recommender):
 
 
 def test_explanations_show_the_planted_cause_far_more_often_than_random_sentences(recommender, shop):
-    found = planted_causes_found(recommender.explainer, shop, pairs=400)
-    assert found.pairs == 400
+    found = planted_causes_found(recommender.explainer, shop, pairs=PAIRS)
+    assert found.pairs == PAIRS
     assert found.explained > 0.75
     assert found.explained > 1.8 * found.random
 
 
 def test_ratings_rest_on_the_sentences_that_explanations_name(recommender):
     """Without them the rating moves further than without random words, and away from the sentiment that prevails."""
-    found = measure_explanations(recommender.explainer, pairs=400)
+    found = measure_explanations(recommender.explainer, pairs=PAIRS)
     moves = found.sentences.beside_words
-    assert moves.comprehensiveness.pairs == 400
+    assert moves.comprehensiveness.pairs == PAIRS
     assert moves.comprehensiveness.above
     assert moves.comprehensiveness.named > 1.5 * moves.comprehensiveness.chance
     assert moves.signed_comprehensiveness.above

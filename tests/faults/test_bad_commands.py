@@ -116,7 +116,7 @@ def test_reviews_of_one_user_have_nothing_to_compare(fails, tmp_path):
 
 def test_a_missing_file_and_a_folder_are_refused(fails, made, tmp_path):
     assert "there is no such file" in fails(1, "prepare", tmp_path / "none.json", "--out", tmp_path / "corpus")
-    assert "this is a folder" in fails(1, "prepare", made.folder, "--out", tmp_path / "corpus")
+    assert "the folder has no files" in fails(1, "prepare", tmp_path, "--out", tmp_path / "corpus")
 
 
 def test_texts_without_a_usable_word_leave_no_corpus(fails, tmp_path):
@@ -328,13 +328,14 @@ def test_a_newcomer_needs_words_the_model_can_read(fails, made, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "the columns user and item are missing"),
+        (b"", "the file is empty"),
+        (b"ann,lamp,5\n", "the first line looks like a pair and not like a header: ann, lamp, 5"),
         (b"user,thing\na,b\n", "the column item is missing; the columns are user, thing"),
         (b"user,item\n", "no pairs"),
         (b"user,item\na,b\n\na\n", ", line 4: 1 fields where the header has 2"),
         (b"user,item\na,b\n ,c\n", ", line 3: the user is empty"),
         (b'user,item\na,"b\n', ", line 2: the row cannot be read"),
-        (b"user,item\na,b\na,\xff\n", ", line 3: the text is not UTF-8"),
+        (b"user,item\na,b\na,\xff\n", ", line 3: the row cannot be read (not UTF-8)"),
         (b"user,item,user\na,b,c\n", "'user' is in the header twice"),
     ],
 )
@@ -346,7 +347,7 @@ def test_a_bad_file_of_pairs_is_refused_by_line_and_nothing_is_written(fails, ma
 
 def test_missing_pairs_and_unwritable_places_are_refused(fails, made, tmp_path):
     assert "there is no such file" in fails(1, "predict", made.bias, tmp_path / "none.csv")
-    assert "cannot be read" in fails(1, "predict", made.bias, tmp_path)
+    assert "the folder has no files" in fails(1, "predict", made.bias, tmp_path)
     assert "which pairs" in fails(2, "predict", made.bias)
     assert "which pairs" in fails(2, "predict", made.bias, tmp_path / "p.csv", "--user", "u", "--item", "i")
 

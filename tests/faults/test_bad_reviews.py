@@ -14,6 +14,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 import zstandard
@@ -61,7 +62,9 @@ BAD_LINES = [
     (line(rating="five"), "rating is not a number"),
     (line(rating="nan"), "rating is not a number"),
     (line(rating="-inf"), "rating is not a number"),
-    (line(rating="4,5"), "rating is not a number"),
+    (line(rating="4,567"), "rating is not a number"),
+    (line(rating="8/10"), "rating is not out of 5"),
+    (line(rating="80 %"), "rating is not out of 5"),
     (line(rating="0_4"), "rating is not a number"),
     (line(rating=True), "rating is not a number"),
     (line(rating=[5]), "rating is not a number"),
@@ -126,6 +129,11 @@ BAD_BLOCKS = [
 ]
 
 
+def bare(records):
+    """The records without the values that caused rejections."""
+    return [msgspec.structs.replace(one, value=None) if isinstance(one, Rejection) else one for one in records]
+
+
 def short(value):
     return value if isinstance(value, str) else repr(value[:40])
 
@@ -136,7 +144,7 @@ def test_a_bad_line_is_rejected_with_its_number_and_reason(tmp_path, bad, reason
     path.write_bytes(b"\n".join([GOOD_LINE, b"", bad, GOOD_LINE]))
     good = Review("a", "b", 4.0, "fine")
     expected = [good, Rejection(str(path), 3, reason), good]
-    assert list(iterate_reviews(path, SourceRequest(rating_range=(1, 5)))) == expected
+    assert bare(iterate_reviews(path, SourceRequest(rating_range=(1, 5)))) == expected
 
 
 @pytest.mark.parametrize(("bad", "reason"), BAD_ROWS, ids=short)
@@ -145,7 +153,7 @@ def test_a_bad_row_is_rejected_with_its_number_and_reason(tmp_path, bad, reason)
     path.write_bytes(b"\n".join([b"user,item,rating,text", b'a,b,4,"fi\nne"', bad, b"a,b,4,fine", b"c,d,5,fine"]))
     first, rejection, *rest = iterate_reviews(path, SourceRequest(rating_range=(1, 5)))
     assert first == Review("a", "b", 4.0, "fi\nne")
-    assert rejection == Rejection(str(path), 4, reason)
+    assert bare([rejection]) == [Rejection(str(path), 4, reason)]
     assert rest == [Review("a", "b", 4.0, "fine"), Review("c", "d", 5.0, "fine")]
 
 
@@ -154,7 +162,7 @@ def test_a_bad_block_is_rejected_with_its_line_and_reason(tmp_path, bad, reason)
     path = tmp_path / "beer.txt"
     path.write_bytes(b"\n\n".join([GOOD_BLOCK, bad, GOOD_BLOCK]))
     good = Review("a", "1", 13.0, "fine")
-    assert list(iterate_reviews(path)) == [good, Rejection(str(path), 7, reason), good]
+    assert bare(iterate_reviews(path)) == [good, Rejection(str(path), 7, reason), good]
 
 
 def test_an_id_of_thousands_of_digits_is_rejected(tmp_path):
@@ -170,7 +178,7 @@ def test_an_unclosed_quote_costs_one_line_even_when_nothing_ever_closes_it(tmp_p
     path.write_bytes(b"\n".join([b"user,item,rating,text", *rows]))
     reviews = read_reviews(path)
     assert len(reviews) == 149_999
-    assert reviews.ledger.rejections == [Rejection(str(path), 12, "quote is never closed")]
+    assert bare(reviews.ledger.rejections) == [Rejection(str(path), 12, "quote is never closed")]
 
 
 def test_quotes_that_open_on_every_line_do_not_take_forever(tmp_path):
@@ -306,10 +314,12 @@ def test_places_without_a_file_are_named(tmp_path):
         (b"\n \n\n", "no content"),
         (gzip.compress(b""), "no content"),
         (zstandard.ZstdCompressor().compress(b"\n"), "no content"),
-        (b'[{"user": "a"}, {"user": "b"}]', "one JSON array.*jq"),
-        (b'[\n{"user": "a"}\n]', "one JSON array.*jq"),
-        (b'{\n  "user": "a"\n}', "several lines.*jq"),
-        ("user,item".encode("utf-16"), "UTF-16.*iconv"),
+        (b'[{"user": "a"}, {"user": "b"}]', "recognised as item or rating or text; the columns are user"),
+        (b'[\n{"user": "a"}\n]', "recognised as item or rating or text"),
+        (b'{\n  "user": "a"\n}', "recognised as item or rating or text"),
+        (b"[]", "there are no records"),
+        ("user,item".encode("utf-16"), "recognised as rating or text; the columns are user, item"),
+        ("user".encode("utf-16")[:-1], "not in the encoding utf-16"),
         (b"Dear reader,\nthis is a letter.\n", "begins with 'Dear reader,'.*amazon, amazon2023, yelp"),
         (bytes(range(256)) * 8, "not recognised"),
         (b"\0" * 5000, "not recognised"),

@@ -49,6 +49,7 @@ ROOMS = [
     "carp",  # the package itself: the public names
     "render",
     "bench",
+    "scale",
     "serve",
     "cli",
     "__main__",

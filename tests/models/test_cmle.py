@@ -116,7 +116,7 @@ def test_a_word_does_not_tell_its_own_prediction(monkeypatch):
     """Its embedding may be anything where it stands once."""
     model = model_of()
     contexts = []
-    monkeypatch.setattr(model, "word_loss", lambda words, context: contexts.append(context) or context.sum())
+    monkeypatch.setattr(model, "word_losses", lambda words, context, noise: contexts.append(context) or context.sum())
     for _ in range(2):
         batch = batch_of([[1, 2, 3, 4]])
         model.loss(batch, model(batch))

@@ -187,6 +187,19 @@ def test_how_texts_are_seen_is_chosen_by_held_out_training_pairs(small_pairs):
     assert len(found) > 1
 
 
+def test_of_very_many_pairs_a_part_chooses_and_all_are_fitted_on(small_pairs, monkeypatch):
+    data = small_pairs.data(24)
+    whole = fitted(data, rarity=None, from_mean=None)
+    monkeypatch.setattr("carp.models.meeting.MOST_TO_CHOOSE_BY", len(data.train) // 2)
+    part = fitted(data, rarity=None, from_mean=None)
+    same = {name for name, of in whole.user_side.state_dict().items() if torch.equal(of, getattr(part.user_side, name))}
+    batch = data.batch(data.valid, np.arange(len(data.valid)))
+    assert part.of_user.any(1).sum() == whole.of_user.any(1).sum(), "everybody in training is learned of"
+    if "idf" in same:  # the same way was chosen: then only the strengths differ, by where their search began
+        assert torch.corrcoef(torch.stack([part(batch).rating, whole(batch).rating]))[0, 1] > 0.98
+    assert (part(batch).rating - batch.ratings).square().mean() < (whole.mean - batch.ratings).square().mean()
+
+
 def held_out_error(model, data):
     """Of the first solution, on tenths it did not know."""
     target = torch.from_numpy(data.train.ratings).double() - model.mean

@@ -51,9 +51,14 @@ def full(kind, text, numbers):
     return kind(1)
 
 
-def explanation_with_capsules(text):
+def explanation_as_a_sum(text):
     found = full(Explanation, text, count())
-    return replace(found, rating_range=(1.0, 5.0), target=TargetReview(text + "#t#", 2.0, (Mark(0, 3, "positive"),)))
+    return replace(found, rating_range=(1.0, 5.0), target=TargetReview(text + "#t#", 2.0, (Mark(0, 3, "matched"),)))
+
+
+def explanation_with_capsules(text):
+    target = TargetReview(text + "#t#", 2.0, (Mark(0, 3, "positive"),))
+    return replace(explanation_as_a_sum(text), target=target, parts=(), findings=(), texts_move=None)
 
 
 def explanation_without_capsules(text):
@@ -85,6 +90,7 @@ SHOWN = {
     "capsules, fragment": lambda text: explanation_fragment(explanation_with_capsules(text)),
     "attention, page": lambda text: explanation_page(explanation_without_capsules(text)),
     "attention, fragment": lambda text: explanation_fragment(explanation_without_capsules(text)),
+    "sum, page": lambda text: explanation_page(explanation_as_a_sum(text)),
     "person, page": lambda text: profile_page(profile_of(PersonProfile)(text)),
     "person, fragment": lambda text: profile_fragment(profile_of(PersonProfile)(text)),
     "thing, page": lambda text: profile_page(profile_of(ThingProfile)(text)),

@@ -164,8 +164,8 @@ def test_rows_that_do_not_fit_the_header_are_rejected(tmp_path):
     [
         (b"", "the file is empty"),
         (b"\n\n", "no usable line"),
-        (b'[{"asin": "B1"}]', "one JSON array"),
-        ("id,title\nB1,Amp\n".encode("utf-16"), "UTF-16"),
+        (b'[{"asin": "B1"}]', "no column is recognised as title"),
+        ("id,words\nB1,Amp\n".encode("utf-16"), "the columns are id, words"),
         ("id,title\nB1,\xe9\n".encode("latin-1"), r"none of the 1 records can be used \(line 2: not UTF-8\)"),
         (b"id,title\n", "there are no records"),
         (gzip.compress(AMAZON_2014.encode())[:-20], "the compressed file breaks off"),

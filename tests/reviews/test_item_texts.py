@@ -11,6 +11,7 @@ import pytest
 
 from carp.bench.datasets import load_corpus, save_slim
 from carp.errors import DamagedError, UsageError
+from carp.reviews.corpora.cleaning import AS_IN_PAPER
 from carp.reviews.corpora.corpus import Corpus, build_corpus
 from carp.reviews.corpora.item_texts import ItemTexts
 from carp.reviews.corpora.preparation import prepare_corpus
@@ -242,7 +243,8 @@ def test_a_slim_copy_keeps_the_words_of_titles_and_no_text(saved, tmp_path):
 
 
 def test_real_beers_have_their_names(real_data):
-    corpus = build_corpus(read_reviews(real_data / "ratebeer.jsonl.gz", rating_range=(4, 20), clip_ratings=True))
+    reviews = read_reviews(real_data / "ratebeer.jsonl.gz", rating_range=(4, 20), clip_ratings=True, markup=True)
+    corpus = build_corpus(reviews, **AS_IN_PAPER)
     assert corpus.item_texts.known()["titles"] == len(corpus.items) == 1520
     assert corpus.facts["titles"] == {"column": "name", "taken": True, "items": 2, "reviews": 8}
     assert corpus.fingerprint.startswith("039b0bf9"), "the reviews are those that the published figures are about"

@@ -31,12 +31,13 @@ TEXTS = ["It's LIGHT &amp; loud", "ça va, ’tis “fine”", "", "!!!", "plain
 
 def rows_of(count, *, spoiled=True):
     chance = random.Random(count)
-    for _ in range(count):
+    for number in range(count):
+        mixed = " ".join(chance.choices(TEXTS, k=chance.randint(0, 4)))
         row = {
             "user": f"u{int(count / 8 * chance.random() ** 2)}",
             "item": f"i{int(count / 10 * chance.random() ** 2)}",
             "rating": chance.randint(1, 5),
-            "text": " ".join(chance.choices(TEXTS, k=chance.randint(0, 4))),
+            "text": chance.choice([mixed, TEXTS[4], *5 * [f"{mixed} n{number}"]]),
             "time": chance.choice([None, 1393545600, "2014-02-28"]),
         }
         if spoiled and chance.random() < 0.1:
@@ -174,7 +175,7 @@ def test_small_inputs_start_no_process(tmp_path):
     packed.write_bytes(gzip.compress(b"{}")[:10] + bytes(SMALL // 2))
     with large.open("wb") as file:
         file.truncate(SMALL + 1)
-    assert workers_for([small, tmp_path / "none", tmp_path]) == 1
+    assert workers_for([small, tmp_path / "none"]) == 1
     assert workers_for([small, large]) == workers_for([packed])
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import polars
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import carp
 from carp.errors import InputError
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.split import Split, checked, random_split, split_corpus, split_from_file
@@ -21,7 +23,7 @@ def small_corpus(split=None):
     user, item = np.array(PAIRS, dtype=np.int32).T
     users = StringColumn.from_strings(["ann", "bob, the elder", "Žofie", "dan"])
     items = StringColumn.from_strings([f"i{n}" for n in range(5)])
-    return SimpleNamespace(user=user, item=item, users=users, items=items, split=split)
+    return SimpleNamespace(user=user, item=item, users=users, items=items, split=split, copy_group=None)
 
 
 def write_split(path, parts, corpus, header="user,item,split"):
@@ -132,3 +134,43 @@ def test_the_rule_covers_everybody_and_keeps_its_sizes(seed, users, items, share
     assert len(split.test) == round(0.2 * len(user))
     assert len(split.valid) == round(0.1 * (len(user) - len(split.test)))
     assert sorted(np.concatenate([split.train, split.valid, split.test]).tolist()) == list(range(len(user)))
+
+
+@given(st.integers(0, 100), st.integers(10, 300), st.integers(1, 20))
+def test_where_most_people_wrote_once_the_split_still_has_all_parts_and_says_so(seed, people, things):
+    rng = np.random.default_rng(seed)
+    user, item = np.arange(people, dtype=np.int32), rng.integers(0, things, people).astype(np.int32)
+    split = random_split(user, item, seed=seed)
+    assert len(split.test) == max(1, round(0.2 * people))
+    assert len(split.valid) >= 1
+    assert len(split.train) >= 1
+    assert f"{len(split.test):,} are by people" in split.origin
+    if people >= 10 * things:
+        assert set(item) == set(item[split.train]), "things are given up last"
+
+
+def test_where_enough_people_wrote_twice_nobody_is_given_up():
+    user, item = np.repeat(np.arange(40, dtype=np.int32), 2), np.tile(np.arange(8, dtype=np.int32), 10)
+    split = random_split(user, item, seed=0)
+    assert split.origin == "80:20, seed 0"
+    assert set(user[split.train]) == set(user)
+
+
+def test_a_small_shop_where_most_people_wrote_once_gets_answers():
+    words = ["light", "loud", "cheap", "broken", "heavy", "lovely", "slow", "handy"]
+    rng = np.random.default_rng(5)
+    rows = [
+        {
+            "user": f"p{n if n % 9 else 0}",
+            "item": f"t{n % 7}",
+            "rating": 1 + n % 5,
+            "text": " ".join(rng.choice(words, 3)),
+        }
+        for n in range(60)
+    ]
+    rec = carp.Recommender("carp", min_reviews=1, epochs=1, dimension=8, latent_size=4)
+    rec.fit(polars.DataFrame(rows), progress=False)
+    assert "are by people" in rec.fitted_corpus.facts["split"]
+    assert 1 <= rec.predict([("p1", "t2")])[0] <= 5
+    assert str(rec.explain("p1", "t2"))
+    assert rec.recommend("p1", n=2)

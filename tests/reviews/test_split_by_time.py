@@ -18,7 +18,7 @@ from carp.user_input import as_split
 
 
 def corpus_of(user, time):
-    return SimpleNamespace(user=np.array(user, np.int32), time=np.array(time, np.int64), split=None)
+    return SimpleNamespace(user=np.array(user, np.int32), time=np.array(time, np.int64), split=None, copy_group=None)
 
 
 def day(text):

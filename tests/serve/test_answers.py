@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ import pytest
 import carp
 from carp.bench.pair_errors import ErrorColumns, PairErrors
 from carp.bench.results_folder import BENCH, FORMAT
+from carp.render.summed_telling import told
 from carp.reviews.split_parts import TEST, TRAIN
 
 STRANGE = "„Trommel“ 太鼓 ☃"
@@ -32,6 +34,10 @@ def pairs_of(recommender, part, number=3):
     pairs = recommender.fitted_corpus.pairs(part)
     fitted = recommender.fitted_corpus
     return [(fitted.users[int(pairs.users[n])], fitted.items[int(pairs.items[n])]) for n in range(number)]
+
+
+def with_words(explanation):
+    return explanation.as_dict() | {"told": asdict(told(explanation))}
 
 
 def close(one, other):
@@ -61,7 +67,7 @@ def test_explanations_are_those_of_the_recommender(client, recommender, part):
     for user, item in pairs_of(recommender, part):
         found = client.get("/api/explain", params={"user": user, "item": item})
         assert found.status_code == 200
-        assert close(recommender.explain(user, item).as_dict(), found.json())
+        assert close(with_words(recommender.explain(user, item)), found.json())
 
 
 def test_one_pair_and_many_pairs_get_the_recommenders_ratings(client, recommender):
@@ -157,7 +163,7 @@ def test_a_newcomer_is_rated_explained_and_recommended_to(client, recommender, i
     expected = recommender.predict_for(reviews, [items[0], "unheard of"])
     assert [row["rating"] for row in found["predictions"]] == pytest.approx(list(expected), abs=1e-4)
     assert [row["note"] for row in found["predictions"]] == list(expected.notes)
-    assert close(recommender.explain_for(reviews, STRANGE).as_dict(), found["explanation"])
+    assert close(with_words(recommender.explain_for(reviews, STRANGE)), found["explanation"])
     assert [row["item"] for row in found["recommendations"]] == [o.item for o in recommender.recommend_for(reviews, 3)]
     assert all(row["reason"] for row in found["recommendations"])
 

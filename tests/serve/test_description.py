@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from typing import Any
 from urllib.parse import quote
 
 import hypothesis
@@ -81,7 +80,7 @@ def test_every_operation_declares_every_status_with_what_its_body_holds(document
 @pytest.mark.parametrize(
     ("model", "kind", "more"),
     [
-        (answers.ExplainAnswer, Explanation, {"prevailing"}),
+        (answers.ExplainAnswer, Explanation, {"prevailing", "told"}),
         (answers.PersonAnswer, PersonProfile, set()),
         (answers.ThingAnswer, ThingProfile, set()),
         (answers.OpinionShown, AspectOpinion, set()),
@@ -112,14 +111,33 @@ def test_answers_hold_every_field_that_is_described_and_no_other(client, recomme
         answers.ReadyAnswer: client.get("/ready"),
         answers.VersionAnswer: client.get("/version"),
     }
-    model: Any
     for model, answer in asked.items():
-        assert answer.status_code == 200, answer.text
-        strict = create_model("Strict", __base__=model, __config__=None)
-        strict.model_config = ConfigDict(extra="forbid")
-        strict.model_rebuild(force=True)
-        TypeAdapter(strict).validate_json(answer.content)
-        assert set(json.loads(answer.content)) == set(model.model_fields)
+        holds_what_is_described(answer, model)
+
+
+def holds_what_is_described(answer, model):
+    assert answer.status_code == 200, answer.text
+    strict = create_model("Strict", __base__=model, __config__=None)
+    strict.model_config = ConfigDict(extra="forbid")
+    strict.model_rebuild(force=True)
+    TypeAdapter(strict).validate_json(answer.content)
+    assert set(json.loads(answer.content)) == set(model.model_fields)
+
+
+def test_a_rating_that_is_a_sum_is_answered_as_described(client_of, document):
+    client = client_of("meeting")
+    user, item, other = "person-007", "thing-004", "thing-005"
+    explained = client.get("/api/explain", params={"user": user, "item": item})
+    holds_what_is_described(explained, answers.ExplainAnswer)
+    compared = client.get("/api/compare", params={"user": user, "first": item, "second": other})
+    holds_what_is_described(compared, answers.CompareAnswer)
+    told = explained.json()["told"]
+    assert told["sum"]
+    assert f"{sum(row['amount'] for row in told['sum']):.2f}" == f"{explained.json()['rating']:.2f}"
+    schemas = document["components"]["schemas"]
+    assert {"Told", "SumRow", "FindingTold", "AspectFinding", "Part", "EarlierCase", "Meetings"} <= set(schemas)
+    offers = client.get("/api/recommend", params={"user": user, "n": 3}).json()["recommendations"]
+    assert all("without reasons" not in offer["reason"] for offer in offers)
 
 
 def test_head_is_answered_like_get_without_the_body(client):

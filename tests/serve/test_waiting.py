@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-import threading
 
-import msgspec
 import pytest
 
-from carp.serve.engine_messages import Call, EngineStarted, Loaded, Refused, Reply, frame, receive_frame
+from carp.serve.engine_messages import EngineStarted, Loaded
 from carp.serve.engine_pool import EnginePool
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem
 from carp.serve.waiting_line import TOGETHER, Waiting, WaitingLine
-
-NO_PROCESS = 10_000_000  # no system gives a process so large a number
+from played_engines import NO_PROCESS, OneEngine, settled
 
 
 def waiting(kind, began=0.0):
@@ -73,29 +70,6 @@ def test_any_order_of_coming_leaving_and_taking_loses_and_doubles_nobody():
         assert len(set(taken)) == len(taken)
 
 
-class OneEngine:
-    """An engine at the other end of a socket, which answers when the test lets it."""
-
-    def __init__(self, seconds=0.01):
-        self.seconds = seconds  # that it says an answer took
-        self.door, self.line = socket.socketpair()
-        self.asked = []
-        self.may_answer = threading.Semaphore(0)
-        self.thread = threading.Thread(target=self.live, daemon=True)
-        self.thread.start()
-
-    def live(self):
-        while (asked := receive_frame(self.line)) is not None:
-            call = msgspec.msgpack.decode(asked, type=Call)
-            self.asked.append(call)
-            self.may_answer.acquire()
-            if call.kind == "die":
-                self.line.close()
-                return
-            answers = [Refused(404, "no", None, "", {}) if "no" in one else str(one).encode() for one in call.asked]
-            self.line.sendall(frame(Reply(answers, self.seconds, 1, 2, [None] * len(answers))))
-
-
 async def pool_of(*engines, most=8):
     pool = EnginePool(len(engines), LogLines(None), most)
     pool.facts = Loaded("sum", "carp", b"{}")
@@ -106,11 +80,6 @@ async def pool_of(*engines, most=8):
         await joined.wait()
         joined.clear()
     return pool
-
-
-async def settled():
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def test_answers_reach_those_who_asked_and_refusals_are_problems():

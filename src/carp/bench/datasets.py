@@ -8,6 +8,7 @@ import json
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from carp.storage import write_bytes
 
 SLIM = ".npz"
 COLUMNS = ("user", "item", "rating", "token_offsets", "tokens")
+MAY_LACK = ("split", "copy_group")
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,7 @@ class CorpusSource:
 def save_slim(corpus: Corpus, file: Path) -> None:
     """A copy without texts, ids and characters: all that training and testing need."""
     columns = {name: np.asarray(getattr(corpus, name)) for name in COLUMNS}
-    if corpus.split is not None:
-        columns["split"] = np.asarray(corpus.split)
+    columns |= {name: np.asarray(getattr(corpus, name)) for name in MAY_LACK if getattr(corpus, name) is not None}
     if corpus.item_texts is not None:
         columns |= corpus.item_texts.without_texts().columns()
     about = {"fingerprint": corpus.fingerprint, "facts": corpus.facts, "sizes": [len(corpus.users), len(corpus.items)]}
@@ -69,6 +70,7 @@ def _load_slim(path: Path) -> Corpus:
             about = json.loads(z["about"].tobytes())
             users, items = (_nameless(int(size)) for size in about["sizes"])
             columns = {name: z[name] for name in COLUMNS}
+            may_lack: dict[str, Any] = {name: z[name] if name in z.files else None for name in MAY_LACK}
             texts = {name: z[name] for name in z.files if name.startswith(PREFIX)}
             count, none = len(columns["user"]), np.zeros(0, np.int64)
             corpus = Corpus(
@@ -76,13 +78,13 @@ def _load_slim(path: Path) -> Corpus:
                 items=items,
                 texts=_nameless(count),
                 words=StringColumn(z["words"], z["words_offsets"]),
-                split=z["split"] if "split" in z.files else None,
                 time=none,
                 token_starts=none.astype(np.int32),
                 token_lengths=none.astype(np.uint8),
                 facts=about["facts"],
                 item_texts=ItemTexts.from_columns(texts) if texts else None,
                 **columns,
+                **may_lack,
             )
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         fix = "make the slim copy again"

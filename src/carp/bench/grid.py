@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from carp.errors import CarpError, UsageError, nearest
 from carp.models import REGISTRY, model_entry
 
 Told = Callable[[Line, int, int], None]  # a cell's line, cells done, cells in all
+Runner = Callable[[Sequence[Cell], Path, str], Iterator[CellResult]]  # of cells, with their results and a device
 Began = Callable[[int, int], None]  # cells done before, cells in all
 
 
@@ -151,6 +153,7 @@ def run_grid(
     out: Path,
     *,
     processes: int = 1,
+    elsewhere: Runner | None = None,
     device: str = "auto",
     file: str = BENCH,
     retry: bool = False,
@@ -159,7 +162,8 @@ def run_grid(
 ) -> Outcome:
     """Run the cells that are not in the results yet, each line added as soon as its cell is done.
 
-    `began` is called once the folder is this process' own, before any cell runs.
+    `began` is called once the folder is this process' own, before any cell runs. With `elsewhere`, cells run there
+    instead of in processes of this machine.
     """
     from carp.training.loop import choose_device
 
@@ -172,7 +176,8 @@ def run_grid(
         if began is not None:
             began(done, len(cells))
         commit = current_commit() if left else ""
-        for found in _run(left, out.absolute(), chosen, processes):
+        run = elsewhere or partial(_run, processes=processes)
+        for found in run(left, out.absolute(), chosen):
             results.append(CellResult({**found.line, "commit": commit}, found.errors))
             done += 1
             if told is not None:

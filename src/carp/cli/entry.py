@@ -30,6 +30,7 @@ from carp.cli import (
 )
 from carp.errors import CarpError, CarpWarning, UsageError
 
+COMPANY_LOST = 75  # another process of a training ended
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 COMMANDS = (
     prepare_command.prepare,
@@ -136,7 +137,8 @@ def _warnings_in_one_line() -> Iterator[None]:
 def _last_words(error: BaseException) -> tuple[str, int]:
     """The message for the user, and the exit code."""
     if isinstance(error, CarpError):
-        return f"carp: {error}", error.exit_code
+        lost_in_company = error.exit_code == COMPANY_LOST and os.environ.get("CARP_STARTED_BY_CARP") == "1"
+        return "" if lost_in_company else f"carp: {error}", error.exit_code  # who started us says who was lost
     if isinstance(error, WrongUse):
         return _wrong_use(error), UsageError.exit_code
     if isinstance(error, KeyboardInterrupt):

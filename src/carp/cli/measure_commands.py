@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from carp.cli.messages import naming, progress_bars, say, show_json
-from carp.cli.options import AsJson, Overwrite, key_values
+from carp.cli.options import AsJson, Engine, Overwrite, RayAddress, check_engine, key_values
 from carp.cli.output_files import check_may_write, check_new_file
 from carp.errors import CarpError, UsageError
 
 if TYPE_CHECKING:
     from carp.bench.cells import Line
-    from carp.bench.grid import Outcome
+    from carp.bench.grid import Outcome, Runner
 
 Results = Annotated[Path, typer.Option("--out", help="Folder for results. Cells already in it are not run again.")]
 Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Number of random splits, with seeds 0, 1, 2, …")]
@@ -47,11 +47,14 @@ def bench(
     ] = None,
     given: Settings = None,
     processes: Processes = 1,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
     device: Device = "auto",
     retry: Retry = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare models on the same splits. A run that was stopped continues where it left off."""
+    check_engine(engine, ray_address)
     from carp.bench.datasets import find_sources
     from carp.bench.grid import Grid, read_systems, run_grid
     from carp.bench.study import read_values
@@ -64,7 +67,8 @@ def bench(
     check_may_write(out)
     cells = Grid(systems, find_sources(corpora), seeds, values, search, whole.space).cells()
     running: dict[str, Any] = {"processes": processes, "device": device, "retry": retry}
-    with _watching(len(cells), out) as hooks:
+    with _elsewhere(engine, ray_address) as run, _watching(len(cells), out) as hooks:
+        running |= {"elsewhere": run}
         outcome = run_grid(cells, out, **running, **hooks)
     if as_json:
         show_json({"out": str(out), "cells": len(outcome.lines), "ran": outcome.ran, "failed": len(outcome.failed)})
@@ -74,6 +78,19 @@ def bench(
 
         print(report_text([comparison_section(found) for found in compare(outcome.lines, out)]))
     _tell_failures(outcome, out)
+
+
+@contextlib.contextmanager
+def _elsewhere(engine: str, address: str | None) -> Iterator[Runner | None]:
+    """What runs cells on a cluster, if one is wanted."""
+    if engine == "here":
+        yield None
+        return
+    from carp.scale.ray_cluster import connected
+    from carp.scale.ray_jobs import cells_on
+
+    with connected(address) as cluster:
+        yield cells_on(cluster)
 
 
 @contextlib.contextmanager
@@ -149,11 +166,14 @@ def study(
     out: Results = Path("results"),
     given: Settings = None,
     processes: Processes = 1,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
     device: Device = "auto",
     retry: Retry = False,
     as_json: AsJson = False,
 ) -> None:
     """Vary one setting at a time and show its effect as a table and a plot."""
+    check_engine(engine, ray_address)
     from carp.bench.datasets import find_sources
     from carp.bench.grid import entry_or_error
     from carp.bench.study import named_studies, read_varied, run_studies, study_cells
@@ -169,7 +189,8 @@ def study(
     cells = [(one, study_cells(one, source, model, seeds, values)) for one in studies]
     count = len({cell.identity for _, group in cells for cell in group})
     running: dict[str, Any] = {"processes": processes, "device": device, "retry": retry}
-    with _watching(count, out) as hooks:
+    with _elsewhere(engine, ray_address) as run, _watching(count, out) as hooks:
+        running |= {"elsewhere": run}
         outcome, keys = run_studies(cells, model, source, out, **running, **hooks)
     _show_studies(out, keys, as_json)
     _tell_failures(outcome, out)

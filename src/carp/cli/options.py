@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,12 +17,25 @@ Out = Annotated[Path, typer.Option("--out", help="Folder to write. It must not e
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Titles = Annotated[bool, typer.Option("--titles", help="Add a column with the titles of the items to the CSV.")]
+Engine = Annotated[
+    Literal["here", "ray"], typer.Option(help="Where the work is done: on this machine, or on a Ray cluster.")
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="With --engine ray: the cluster to join. Default: one on this machine."),
+]
 Newcomer = Annotated[
     str | None,
     typer.Option(
         "--reviews", metavar="FILE", help="Reviews by a newcomer, separated by blank lines. - reads standard input."
     ),
 ]
+
+
+def check_engine(engine: str, address: str | None) -> None:
+    """Refuse an address for an engine that has none."""
+    if address is not None and engine != "ray":
+        raise UsageError("an address is for the engine ray", where="--ray-address", fix="add --engine ray")
 
 
 def key_values(given: list[str] | None, option: str) -> dict[str, str]:

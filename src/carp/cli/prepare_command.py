@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from carp.cli.messages import progress_bars, say, show_json
-from carp.cli.options import AsJson, Out, Overwrite, key_values
+from carp.cli.options import AsJson, Engine, Out, Overwrite, RayAddress, check_engine, key_values
 from carp.cli.output_files import check_new_folder
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.preparation import Prepared
+    from carp.reviews.corpora.worker_pool import TaskPool
+    from carp.reviews.sources.databases import SqlQuery
 
 
 def prepare(
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="One or more files of reviews, plain or packed with gzip or zstd."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE...",
+            help="Files of reviews, folders, patterns such as 'reviews/*.csv', addresses such as s3://bucket/key, or - "
+            "for standard input. Files may be packed with gzip, zstd or zip.",
+        ),
+    ] = None,
+    *,
     out: Out,
     format: Annotated[
-        str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv or parquet. auto looks at the file.")
+        str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv, parquet or xlsx. auto looks at the file.")
     ] = "auto",
     min_reviews: Annotated[int, typer.Option(min=1, help="Drop users and items with fewer reviews.")] = 5,
+    copies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="What to do with a text that one person put under several items: drop all but the first (the usual), "
+            "group them on one side of every split, or keep them like any others.",
+        ),
+    ] = None,
+    as_in_paper: Annotated[
+        bool,
+        typer.Option("--as-in-paper", help="Clean as the paper did: keep copies, and take out wordless reviews last."),
+    ] = False,
     rating_range: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Lowest and highest possible rating.")
     ] = None,
@@ -36,8 +58,19 @@ def prepare(
         list[str] | None,
         typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text, time, split or title."),
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Encoding of the files, such as cp1252. Default: look at them.")
+    ] = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(metavar="QUERY", help="Read the reviews by a query to --database instead of from files."),
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A file of SQLite or DuckDB, or an address, postgresql://user@host/name."),
+    ] = None,
     items: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="FILE", help="Titles, categories, descriptions and pictures of the items. Repeatable."),
     ] = None,
     item_column: Annotated[
@@ -49,6 +82,8 @@ def prepare(
     no_titles: Annotated[
         bool, typer.Option("--no-titles", help="Do not take names of items in the reviews as their titles.")
     ] = False,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
@@ -61,21 +96,66 @@ def prepare(
     if item_columns and not items:
         raise UsageError("there is no file about items", where="--item-column", fix="give it with --items FILE")
     check_new_folder(out, "corpus", overwrite)
-    asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles)
-    with progress_bars() as stage:
+    given = _given(files, sql, database)
+    asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles, encoding=encoding)
+    asked = replace(asked, markup=as_in_paper)
+    check_engine(engine, ray_address)
+    with pool_on(engine, ray_address) as pool, progress_bars() as stage:
         prepared = prepare_corpus(
-            files,
+            given,
             out,
             asked,
             min_reviews=min_reviews,
+            **_cleaning(copies, as_in_paper),
             items=items or (),
             item_columns=item_columns or None,
             overwrite=overwrite,
+            pool=pool,
             reading=stage("reading"),
             cutting=stage("cutting into words"),
             reading_items=stage("reading about items") if items else None,
         )
     _report_corpus(prepared, out, as_json)
+
+
+def _given(files: list[str] | None, sql: str | None, database: str | None) -> list[str] | SqlQuery:
+    """The files, or the query to a database; never both."""
+    from carp.reviews.sources.databases import SqlQuery
+
+    if (sql is None) != (database is None):
+        where, other = ("--sql", "--database") if database is None else ("--database", "--sql")
+        raise UsageError(f"{where} needs {other}", where="carp prepare", fix=f"give {other} too")
+    if sql is None or database is None:
+        if not files:
+            fix = "give files of reviews, or --sql with --database"
+            raise UsageError("there is nothing to read", where="carp prepare", fix=fix)
+        return files
+    if files:
+        fix = "give files or --sql, and prepare the others separately"
+        raise UsageError("files and a query cannot be mixed", where="carp prepare", fix=fix)
+    return SqlQuery(sql, database)
+
+
+def _cleaning(copies: str | None, as_in_paper: bool) -> dict[str, Any]:
+    from carp.reviews.corpora.cleaning import AS_IN_PAPER
+    from carp.reviews.corpora.copied_texts import DROP
+
+    if as_in_paper and copies is not None:
+        fix = "leave out --copies or --as-in-paper"
+        raise UsageError("the paper's way of cleaning keeps copies", where="--copies", fix=fix)
+    return dict(AS_IN_PAPER) if as_in_paper else {"copies": copies or DROP}
+
+
+@contextlib.contextmanager
+def pool_on(engine: str, address: str | None) -> Iterator[TaskPool | None]:
+    """Who does the work elsewhere, if anybody should."""
+    if engine == "here":
+        yield None
+        return
+    from carp.scale.ray_cluster import connected
+
+    with connected(address) as cluster:
+        yield cluster
 
 
 def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:

@@ -24,34 +24,56 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen on. 127.0.0.1: this machine only. Any other needs a key or --open-to-everyone."
+            envvar="CARP_HOST",
+            help="Address to listen on. 127.0.0.1: this machine only. Any other needs a key or --open-to-everyone.",
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on. 0 picks a free one.")] = 8000,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that compute. Default: one per core.")] = None,
-    results: Annotated[Path | None, typer.Option(help="Folder made by carp bench, shown as an extra page.")] = None,
+    port: Annotated[
+        int, typer.Option(envvar="CARP_PORT", min=0, max=65535, help="Port to listen on. 0 picks a free one.")
+    ] = 8000,
+    workers: Annotated[
+        int | None, typer.Option(envvar="CARP_WORKERS", min=1, help="Processes that compute. Default: one per core.")
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option(envvar="CARP_RESULTS", help="Folder made by carp bench, shown as an extra page.")
+    ] = None,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="File whose first line is a key that every request must send.")
+        Path | None,
+        typer.Option(envvar="CARP_API_KEY_FILE", help="File whose first line is a key that every request must send."),
     ] = None,
     open_to_everyone: Annotated[
-        bool, typer.Option("--open-to-everyone", help="Listen beyond this machine without a key.")
+        bool,
+        typer.Option(
+            "--open-to-everyone", envvar="CARP_OPEN_TO_EVERYONE", help="Listen beyond this machine without a key."
+        ),
     ] = False,
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="A name that the service may be called by, besides this machine's own.")
     ] = None,
     rate_limit: Annotated[
         float | None,
-        typer.Option(min=0, help="Requests a second from one address. 0: no limit. Default: 200, this machine spared."),
+        typer.Option(
+            envvar="CARP_RATE_LIMIT",
+            min=0,
+            help="Requests a second from one address. 0: no limit. Default: 200, this machine spared.",
+        ),
     ] = None,
-    connections: Annotated[int, typer.Option(min=8, help="Most connections at once.")] = 1000,
+    connections: Annotated[
+        int, typer.Option(envvar="CARP_CONNECTIONS", min=8, help="Most connections at once.")
+    ] = 1000,
     waiting: Annotated[
-        int | None, typer.Option(min=1, help="Most requests that wait. Default: 128 for each worker.")
+        int | None,
+        typer.Option(envvar="CARP_WAITING", min=1, help="Most requests that wait. Default: 128 for each worker."),
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve /metrics on this port instead, without a key.")
+        int | None,
+        typer.Option(
+            envvar="CARP_METRICS_PORT", min=0, max=65535, help="Serve /metrics on this port instead, without a key."
+        ),
     ] = None,
     log: Annotated[
-        Path | None, typer.Option(help="File for the log, a line of JSON a request. Default: standard error.")
+        Path | None,
+        typer.Option(envvar="CARP_LOG", help="File for the log, a line of JSON a request. Default: standard error."),
     ] = None,
 ) -> None:
     """Serve the HTTP API and the explorer page until Ctrl-C.

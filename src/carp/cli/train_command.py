@@ -47,16 +47,26 @@ def train(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="Where to train: auto, cpu, cuda or cuda:N.")] = "auto",
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Train in so many processes of this machine, together.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was stopped.")] = False,
     overwrite: Overwrite = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on a corpus. Training stops when the validation error no longer improves."""
+    """Train a model on a corpus. Training stops when the validation error no longer improves.
+
+    torchrun -m carp train ... trains in the processes that torchrun starts, also on several machines.
+    """
+    from carp.scale.local_processes import run_together
     from carp.storage import sole_writer
+    from carp.training.company import joined, own_device, own_rank, wanted_size
 
     settings = _training_settings(given)
-    check_new_folder(out, "model", overwrite)
+    checkpoints = out.with_name(f"{out.name}.training")
+    if own_rank() == 0:
+        check_new_folder(out, "model", overwrite)
     from carp.recommender import Recommender
 
     earlier = None
@@ -64,9 +74,19 @@ def train(
         earlier = carp.load(start_from, device=device)
         model, settings = _as_before(context, earlier, model, settings)
     with naming("train"):
-        recommender = Recommender(model, seed=seed, split_seed=split_seed, device=device, **settings)
+        recommender = Recommender(model, seed=seed, split_seed=split_seed, device=own_device(device), **settings)
+    if not recommender.kind.learns and (processes or wanted_size()) > 1:
+        if own_rank() > 0:
+            return
+        say(f"{model} is solved for in closed form: one process fits it, and the others have nothing to do.")
+    elif processes is not None and processes > 1:
+        raise typer.Exit(run_together(_words_again(context), processes, str(checkpoints)))
+    else:
+        context.with_resource(joined(recommender.device))
     records = _load_corpus(corpus)
-    checkpoints = out.with_name(f"{out.name}.training")
+    if own_rank() > 0:  # the first process reads, writes and speaks for all
+        _fit(recommender, records, checkpoints, {"split": split, "all_reviews": all_reviews, "progress": False})
+        return
     context.with_resource(sole_writer(out))  # before another training's checkpoints are looked at
     _check_checkpoints(checkpoints, resume, overwrite)
     if resume and not checkpoints.exists() and not quiet:
@@ -83,6 +103,20 @@ def train(
         show_json({"out": str(out), "model": model, "form": recommender.form, "bytes": size, **kept, **all_of_it})
     elif not quiet:
         _report_training(recommender, out, size)
+
+
+def _words_again(context: typer.Context) -> list[str]:
+    """The command line of this training, for its processes."""
+    words = ["train"]
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if parameter.name == "processes" or value is None or value is False:
+            continue
+        option = parameter.opts[0] if parameter.param_type_name == "option" else None
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [] if option is None else [option]
+            words += [] if one is True else [str(one)]
+    return words
 
 
 def _as_before(
@@ -124,10 +158,14 @@ def _load_corpus(folder: Path) -> Corpus:
 
 def _fit(recommender: Recommender, corpus: Corpus, folder: Path, options: dict[str, Any]) -> None:
     from carp.training.checkpoint import CHECKPOINT
+    from carp.training.company import LostCompany
     from carp.training.loop import Stopped
 
     try:
         recommender.fit(corpus, checkpoints=folder, **options)
+    except LostCompany as lost:
+        lost.where = str(folder)
+        raise
     except KeyboardInterrupt:
         if not (folder / CHECKPOINT).exists():
             raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,13 +14,25 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say, show_json
-from carp.cli.options import AsJson, Model, Newcomer, Overwrite, Titles, newcomer_reviews, read_ids
+from carp.cli.options import (
+    AsJson,
+    Engine,
+    Model,
+    Newcomer,
+    Overwrite,
+    RayAddress,
+    Titles,
+    check_engine,
+    key_values,
+    newcomer_reviews,
+    read_ids,
+)
 from carp.cli.output_files import check_new_file
 from carp.cli.train_command import seen_before
 from carp.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from carp.answers import Recommendations
+    from carp.answers import Recommendation, Recommendations
     from carp.explain.explanation import Explanation
     from carp.explain.faithfulness.measures import Faithfulness
     from carp.explain.reading_guide import Seeds
@@ -29,11 +43,20 @@ if TYPE_CHECKING:
 def predict(
     model: Model,
     pairs: Annotated[
-        Path | None, typer.Argument(metavar="PAIRS.CSV", help="CSV file with the columns user,item.")
+        str | None,
+        typer.Argument(
+            metavar="PAIRS", help="A file with the columns user and item, or anything else that carp prepare reads."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: standard output.")] = None,
     user: Annotated[str | None, typer.Option(help="One user, instead of a file.")] = None,
     item: Annotated[str | None, typer.Option(help="One item, instead of a file.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE=NAME", help="Name the column for user or item.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Encoding of the file, such as cp1252. Default: look at it.")
+    ] = None,
     titles: Titles = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -42,17 +65,21 @@ def predict(
 
     Unknown users and items get an answer and a note.
     """
-    from carp.render.console_tables import PairFile, predictions_csv, read_pairs
+    from carp.render.console_tables import predictions_csv
+    from carp.reviews.sources.pair_files import PairFile, read_pairs
     from carp.storage import write_bytes
 
     if (pairs is None) == (user is None and item is None) or (user is None) != (item is None):
         fix = "give a file of pairs, or both --user and --item"
         raise UsageError("it is not clear which pairs to predict", where="carp predict", fix=fix)
     if out is not None:
-        if pairs is not None and out.exists() and out.samefile(pairs):
+        if pairs is not None and out.exists() and Path(pairs).exists() and out.samefile(pairs):
             raise UsageError("--out is the file of pairs itself", where=str(out), fix="choose another --out")
         check_new_file(out, overwrite)
-    asked = PairFile([(str(user), str(item))], [], [[]]) if pairs is None else read_pairs(pairs)
+    columns = key_values(column, "--column")
+    asked = PairFile([(str(user), str(item))], [], [[]])
+    if pairs is not None:
+        asked = read_pairs(pairs, columns=columns or None, encoding=encoding)
     recommender = carp.load(model)
     found = recommender.predict(asked.pairs)
     names = [recommender.title(item) for _, item in asked.pairs]
@@ -205,10 +232,16 @@ def recommend(
     out: Annotated[Path | None, typer.Option(help="With --all: CSV file to write. Default: standard output.")] = None,
     titles: Titles = False,
     reviews: Newcomer = None,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """List things that suit a person, without those already rated."""
+    """List things that suit a person, without those already rated.
+
+    With --all, a file whose name ends in .parquet gets a row for each recommendation, any other file CSV.
+    """
+    check_engine(engine, ray_address)
     if (user is None) != everybody:
         what = "no user was given" if user is None else "both --all and a user were given"
         raise UsageError(what, where="carp recommend", fix="give either a user or --all")
@@ -216,8 +249,13 @@ def recommend(
     if user is None:
         if reviews is not None:
             raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
-        _recommend_all(model, number, {**wish, "among": _ids(among)}, out, overwrite, as_json, titles)
+        if out is not None:
+            check_new_file(out, overwrite)
+        with _everybody(model, number, {**wish, "among": _ids(among)}, engine, ray_address) as people:
+            _write_all(people, out, as_json, titles)
         return
+    if engine != "here":
+        raise UsageError("one person needs no cluster", where="--engine", fix="give --all, or leave --engine out")
     if out is not None or overwrite or titles:
         option = "--out" if out is not None else "--overwrite" if overwrite else "--titles"
         raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
@@ -266,31 +304,57 @@ def _show_recommendations(user: str, found: Recommendations, *, filtered: bool) 
         print(table(["item", "predicted", "average"], rows))
 
 
-def _recommend_all(
-    model: Path, number: int, wish: dict[str, Any], out: Path | None, overwrite: bool, as_json: bool, titles: bool
+@contextlib.contextmanager
+def _everybody(
+    model: Path, number: int, wish: dict[str, Any], engine: str, address: str | None
+) -> Iterator[Iterator[tuple[str, list[Recommendation]]]]:
+    """Each person's recommendations as soon as they are found, here or on a cluster."""
+    if engine == "here":
+        recommender = carp.load(model)
+        with naming(model):
+            yield recommender.recommend_all(number, **wish)
+        return
+    from carp.scale.ray_cluster import connected
+    from carp.scale.ray_jobs import recommend_on
+    from carp.storage import MANIFEST, sha256
+
+    bundle = sha256(model / MANIFEST) if (model / MANIFEST).exists() else ""
+    recommender = carp.load(model)
+    with connected(address) as cluster, naming(model):
+        yield recommend_on(cluster, model, list(recommender.fitted_corpus.users), number, wish, bundle)
+
+
+def _write_all(
+    people: Iterator[tuple[str, list[Recommendation]]], out: Path | None, as_json: bool, titles: bool
 ) -> None:
-    """Write each person's recommendations as soon as they are found."""
     from carp.render.console_tables import recommendations_csv
+    from carp.render.recommendation_files import recommendations_parquet
     from carp.storage import new_file
 
-    if out is not None:
-        check_new_file(out, overwrite)
-    recommender = carp.load(model)
-    with naming(model):
-        people = recommender.recommend_all(number, **wish)
-    if as_json:
-        listed = list(people)
-        people = iter(listed)
+    count = 0
+
+    def counted() -> Iterator[tuple[str, list[Recommendation]]]:
+        nonlocal count
+        for one in people:
+            count += 1
+            yield one
+
+    listed = list(people) if as_json else []
+    people = iter(listed) if as_json else people
     if out is not None:
         with new_file(out) as file:
-            file.writelines(piece.encode("utf-8", "replace") for piece in recommendations_csv(people, titles=titles))
+            if out.suffix == ".parquet":
+                recommendations_parquet(counted(), file)
+            else:
+                pieces = recommendations_csv(counted(), titles=titles)
+                file.writelines(piece.encode("utf-8", "replace") for piece in pieces)
     if as_json:
         rows = [{"user": user, "recommendations": [asdict(one) for one in found]} for user, found in listed]
         show_json({"out": None if out is None else str(out), "users": rows})
     elif out is None:
         sys.stdout.writelines(recommendations_csv(people, titles=titles))
     else:
-        print(f"Recommendations for {len(recommender.fitted_corpus.users):,} users are in {out}.")
+        print(f"Recommendations for {count:,} users are in {out}.")
 
 
 def evaluate(

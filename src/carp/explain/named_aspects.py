@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, diags_array
-from sklearn.decomposition import NMF
 
 from carp.errors import UsageError
 from carp.reviews.text.stop_words import general_words
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -66,6 +68,8 @@ def find_aspects(
 ) -> NamedAspects:
     """From the words of sentences (numbers of the vocabulary from 1, and the sentence of each) and what each word says
     by itself [vocabulary]."""
+    from sklearn.decomposition import NMF  # a saved model is opened without it
+
     general = general_words()
     usable = ~judging(says) & np.array([word not in general for word in vocabulary], bool)
     rows = _rows(words, sentence, usable)
@@ -107,6 +111,8 @@ def judging(says: Floats) -> NDArray[np.bool_]:
 
 def _rows(words: NDArray[np.int32], sentence: Ints, usable: NDArray[np.bool_]) -> csr_matrix:
     """TF-IDF rows of sentences at length 1, of the words that can say what a sentence is about [sentences, words]."""
+    from scipy.sparse import csr_matrix, diags_array
+
     count = int(sentence.max()) + 1 if len(sentence) else 0
     cells = np.unique(sentence * (len(usable) + 1) + words)
     row, column = cells // (len(usable) + 1), cells % (len(usable) + 1) - 1
@@ -133,6 +139,8 @@ def _membership(topics: Floats) -> NDArray[np.float32]:
 def _company(topics: Floats, rows: csr_matrix, words: NDArray[np.int32], sentence: Ints) -> Floats:
     """How much every word keeps company with each aspect [K, words]: also words of judgement, and rare ones, belong
     where they stand."""
+    from scipy.sparse import csr_matrix
+
     about = np.asarray(rows @ topics.T)
     about /= np.maximum(about.sum(1, keepdims=True), 1e-12)
     everywhere = csr_matrix((np.ones(len(words)), (words - 1, sentence)), shape=(topics.shape[1], len(about)))

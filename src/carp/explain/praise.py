@@ -10,14 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.linear_model import Ridge
 
 from carp.reviews.text.tokens import tokenise
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Floats = NDArray[np.float64]
 
@@ -46,6 +47,8 @@ class Praise:
 
 def learn_praise(texts: Iterable[str], ratings: NDArray[np.float32], writers: NDArray[np.int32]) -> Praise:
     """From reviews with their ratings in stars; a rating is seen beside what its writer usually gives."""
+    from sklearn.linear_model import Ridge  # a saved model is opened without it
+
     rest = ratings - usual_ratings(ratings, writers)
     if not len(rest) or float(np.ptp(rest)) == 0:
         return Praise(np.zeros(PRAISE_PLACES, np.float32))
@@ -74,6 +77,8 @@ def _terms(text: str) -> list[str]:
 
 def _rows(texts: Sequence[str]) -> csr_matrix:
     """A row a text: 1 + ln of how often a term occurs, over the root of how many terms there are."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
     counts = HashingVectorizer(analyzer=_terms, n_features=PRAISE_PLACES, norm=None, alternate_sign=False).transform(
         texts
     )

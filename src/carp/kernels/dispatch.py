@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from carp.errors import SlowerWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import torch
     from torch import Tensor
 
+    from carp.kernels.cpu.step_plan import StepPlan
     from carp.models.base import RatingModel
     from carp.models.batch import Pairs, TrainingData
     from carp.models.carp import Carp, Viewpoints
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _TOLD: set[str] = set()
 
-__all__ = ["Trainer", "fast_encode_documents", "fast_score_pairs", "native_kernels", "trainer_for"]
+__all__ = ["Trainer", "fast_encode_documents", "fast_score_pairs", "native_kernels", "plans_of", "trainer_for"]
 
 
 class Trainer(Protocol):
@@ -57,6 +58,13 @@ def trainer_for(
     except Exception as problem:  # the plain path does not depend on what failed here
         give_way("training", problem)
         return None
+
+
+def plans_of(trainer: Trainer | None, seed: int, epoch: int) -> Iterator[StepPlan] | None:
+    """What a trainer on the CPU would draw at random for each batch of an epoch; None where there is none."""
+    from carp.kernels.cpu.cpu_trainer import CpuTrainer
+
+    return trainer.maker.steps(seed, epoch) if isinstance(trainer, CpuTrainer) else None
 
 
 def native_kernels(model: RatingModel, device: torch.device) -> str | None:

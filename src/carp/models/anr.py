@@ -43,6 +43,7 @@ from torch import Tensor, nn
 
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.batch_share import drop_rows
 from carp.models.layers import TunedBiases, masked_softmax, take_or
 
 
@@ -127,7 +128,7 @@ class Anr(RatingModel):
     def score(self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor) -> Prediction:
         """From the aspects of both [B, K, h1] to ratings."""
         user_importance, item_importance = self.importances(user_sides, item_sides)
-        p, q = (F.dropout(side, self.config.dropout, self.training) for side in (user_sides, item_sides))
+        p, q = (drop_rows(side, self.config.dropout, self.training) for side in (user_sides, item_sides))
         rating_of_aspect = user_importance * item_importance * (p * q).sum(-1)  # [B, K]
         b_u, b_i = take_or(self.user_bias, users, 0.0), take_or(self.item_bias, items, 0.0)
         rating = rating_of_aspect.sum(-1) + b_u + b_i + self.mean

@@ -61,6 +61,7 @@ class RatingModel(nn.Module):
     text_defaults: ClassVar[Mapping[str, Any]] = {}  # where the model's differ from TextSettings'
     needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, names, reviews, target_review
     separates: ClassVar[bool] = False
+    shares_batches: ClassVar[bool] = True  # False where several processes are given whole batches all the same
     learns: ClassVar[bool] = True  # False where `start` alone fits the model
     explained_by: ClassVar[str | None] = None  # one of carp.explain.explainer.EXPLAINERS; None: ratings without reasons
 
@@ -107,14 +108,14 @@ class RatingModel(nn.Module):
 
     def train_epoch(self, batches: Iterable[Batch], optimizer: torch.optim.Optimizer) -> float:
         """One pass over the batches; the mean loss."""
-        total, pairs = torch.zeros(()), 0
+        total, pairs = torch.zeros(()), 0.0
         for batch in batches:
             loss = self.loss(batch, self(batch))
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            total = total.to(loss.device) + loss.detach() * len(batch)  # a number only at the end: no wait on a GPU
-            pairs += len(batch)
+            total = total.to(loss.device) + loss.detach() * batch.weight  # a number only at the end: no wait on a GPU
+            pairs += batch.weight
         return float(total) / max(pairs, 1)
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:

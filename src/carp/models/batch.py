@@ -61,8 +61,22 @@ class Batch:
     target_words: Tensor | None = None  # [B, Lt] the pair's own review, in training and where a model needs it
     training: bool = False  # the pairs' own ratings are part of what was fitted before: leave them out
 
+    stands_for: float | None = None  # rows of a batch that several processes share; None: its own
+
     def __len__(self) -> int:
         return len(self.users)
+
+    @property
+    def weight(self) -> float:
+        """For how many rows it counts."""
+        return len(self) if self.stands_for is None else self.stands_for
+
+    def part(self, rows: slice, stands_for: float) -> Batch:
+        """Some of the rows, as wide as the whole."""
+        cut: dict[str, Any] = {
+            f.name: value[rows] for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **cut, stands_for=stands_for)
 
     @property
     def own_ratings(self) -> Tensor | None:

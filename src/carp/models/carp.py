@@ -40,6 +40,7 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.batch_share import drop_rows, sharing
 from carp.models.layers import TunedBiases, WordConvolution, masked_softmax, squash, take_or
 
 POSITIVE, NEGATIVE = 0, 1
@@ -115,9 +116,10 @@ class DocumentReading(NamedTuple):
 class Viewpoints(nn.Module):
     """Viewpoints of users from their documents; the same, with its own parameters, gives aspects of items."""
 
-    def __init__(self, config: CarpConfig, sizes: Sizes) -> None:
+    def __init__(self, config: CarpConfig, sizes: Sizes, number: int = 0) -> None:
         super().__init__()
         self.config = config
+        self.number = number  # 0 for users, 1 for items
         self.max_words = sizes.max_words
         n, m = config.filters, config.viewpoints
         self.convolution = WordConvolution(config.dimension, n, config.window, across_reviews=config.across_reviews)
@@ -144,7 +146,7 @@ class Viewpoints(nn.Module):
 
         dropout = self.config.dropout if self.config.dropout_on == "weights" else 0.0
         features = F.relu(self.convolution(table, words, reviews, dropout))  # c_j, [B, L, n]
-        features = self.drop(features, "features")
+        features = self.drop_features(features)
         filled = there.flatten().nonzero().squeeze(1)  # only words that are there are worth the arithmetic
         contextual = self._gate_and_project(features.flatten(0, 1)[filled])  # [T, M, k]
         empty = contextual.new_zeros(there.numel(), *contextual.shape[1:])
@@ -181,6 +183,16 @@ class Viewpoints(nn.Module):
     def drop(self, tensor: Tensor, what: str) -> Tensor:
         return F.dropout(tensor, self.config.dropout, self.training) if self.config.dropout_on == what else tensor
 
+    def drop_features(self, features: Tensor) -> Tensor:
+        """Dropout of the features [B, L, n]; a process that trains with others takes it as one process would."""
+        if self.config.dropout_on != "features" or not self.training:
+            return features
+        masks = sharing().masks
+        if masks is None:
+            return drop_rows(features, self.config.dropout, self.training)
+        left_out = masks[self.number][:, : features.shape[1]]
+        return features.masked_fill(left_out, 0.0) / (1 - self.config.dropout)
+
 
 class Carp(RatingModel):
     Config = CarpConfig
@@ -197,7 +209,7 @@ class Carp(RatingModel):
         if config.embedding_start == "uniform":
             nn.init.uniform_(self.embedding.weight[1:])
         self.user_side = Viewpoints(config, sizes)
-        self.item_side = Viewpoints(config, sizes)
+        self.item_side = Viewpoints(config, sizes, 1)
         g = 2 * side_size(config)
         self.vote_weight = nn.Parameter(torch.randn(2, m * m, g, k) * g**-0.5)  # W_{s,x,y}
         self.capsule_bias = nn.Parameter(torch.full((2, k), 0.1)) if config.capsule_bias else None

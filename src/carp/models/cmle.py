@@ -42,6 +42,7 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.batch_share import counted, mean_of
 from carp.models.layers import take_rows
 from carp.models.mf import Mf, MfConfig
 
@@ -85,13 +86,19 @@ class Cmle(Mf):
             return loss
         row, _ = torch.nonzero(batch.target_words, as_tuple=True)
         words = batch.target_words[batch.target_words > 0].long()  # [T], one review after another
+        written = batch.target_words.any(1)
+        all_words, all_written = counted(len(words), written.sum())
+        if not all_words:
+            return loss
+        noise = self.draw_noise(words.device)  # [S]
         if not len(words):
             return loss
         vectors = self.embedding(words)  # e, [T, d]
         lengths = torch.bincount(row, minlength=len(batch))  # [B]
         totals = vectors.new_zeros(len(batch), vectors.shape[1]).index_add(0, row, vectors)
-        words_loss = self.word_loss(words, self.context(vectors, row, totals, lengths))
-        pull = self.projection_loss(batch, totals / lengths.clamp_min(1).unsqueeze(-1), lengths > 0)
+        words_loss = mean_of(self.word_losses(words, self.context(vectors, row, totals, lengths), noise), all_words)
+        apart = self.projection_losses(batch, totals / lengths.clamp_min(1).unsqueeze(-1), written)
+        pull = mean_of(apart, all_written)
         return loss + self.config.word_weight * words_loss + self.config.projection_weight * pull
 
     def context(self, vectors: Tensor, row: Tensor, totals: Tensor, lengths: Tensor) -> Tensor:
@@ -111,20 +118,19 @@ class Cmle(Mf):
         places = places.clamp(0, nowhere - 1)
         return torch.where(inside & (row[places] == row.unsqueeze(-1)), places, nowhere)
 
-    def word_loss(self, words: Tensor, context: Tensor) -> Tensor:
-        """L_w; a word drawn as noise against itself does not count."""
-        noise = self.draw_noise(words.device)  # [S]
+    def word_losses(self, words: Tensor, context: Tensor, noise: Tensor) -> Tensor:
+        """L_w of all words together; a word drawn as noise against itself does not count."""
         heard = F.logsigmoid((self.output(words) * context).sum(-1))
         refused = F.logsigmoid(-context @ self.output(noise).T) * (noise != words.unsqueeze(-1))  # [T, S]
-        return -(heard + self.config.noise_weight * refused.mean(-1)).mean()
+        return -(heard + self.config.noise_weight * refused.mean(-1)).sum()
 
     def draw_noise(self, device: torch.device) -> Tensor:
         draws = torch.rand(self.config.noise_words, dtype=self.noise.dtype, device=device)
         return torch.searchsorted(self.noise, draws, right=True).clamp_max(self.sizes.words)
 
-    def projection_loss(self, batch: Batch, reviews: Tensor, written: Tensor) -> Tensor:
-        """L_p over the reviews that have words; an empty one says nothing of anybody."""
+    def projection_losses(self, batch: Batch, reviews: Tensor, written: Tensor) -> Tensor:
+        """L_p of all reviews that have words together; an empty one says nothing of anybody."""
         users = take_rows(self.user_factors, batch.users) - reviews @ self.user_projection
         items = take_rows(self.item_factors, batch.items) - reviews @ self.item_projection
         apart = users.square().sum(-1) + items.square().sum(-1)
-        return (apart * written).sum() / written.sum()
+        return (apart * written).sum()

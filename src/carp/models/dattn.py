@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.batch_share import drop_rows
 from carp.models.layers import max_over_words
 
 GLOBAL_WINDOWS = (2, 3, 4)
@@ -156,7 +157,7 @@ class DualAttention(nn.Module):
 
     def vector(self, pooled: Tensor) -> Tensor:
         """γ [B, k]."""
-        hidden = F.dropout(F.relu(self.hidden(pooled)), self.dropout, self.training)
+        hidden = drop_rows(F.relu(self.hidden(pooled)), self.dropout, self.training)
         vectors: Tensor = self.dense(hidden)
         return vectors
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.batch_share import drop_rows
 from carp.models.layers import FactorizationMachine, WordConvolution, max_over_words
 
 
@@ -75,7 +76,7 @@ class DeepConn(RatingModel):
         return explain_pooled(self, self.user_side, self.item_side, self.embedding.weight, batch)
 
     def _drop(self, vectors: Tensor) -> Tensor:
-        return F.dropout(vectors, self.config.dropout, self.training)
+        return drop_rows(vectors, self.config.dropout, self.training)
 
 
 class TextNetwork(nn.Module):

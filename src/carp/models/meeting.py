@@ -61,6 +61,7 @@ from carp.models.tfidf import (
 FOLDS = 10
 FOLDS_TO_CHOOSE_BY = 4
 RARITIES = (1.0, 0.5)  # to choose from
+MOST_TO_CHOOSE_BY = 150_000  # pairs
 EMPTY = 1e-9  # the length of a text without words
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
 
@@ -303,10 +304,28 @@ class Meeting(SizedByData, RatingModel):
     def _choose(
         self, data: TrainingData, pairs: Pairs, target: Tensor, start: Tensor, rounds: int
     ) -> tuple[WayOfSeeing, HeldOutFit, Tensor, Tensor]:
-        """The way of seeing texts that predicts held-out pairs best, with learned strengths and the solution α."""
-        equal, probes = torch.ones_like(target), self.config.probes
+        """The way of seeing texts that predicts held-out pairs best, with learned strengths and the solution α.
+
+        Of very many pairs a part is enough to choose by; the strengths found on it are a good start for all.
+        """
+        step = -(-len(target) // MOST_TO_CHOOSE_BY)
+        if step > 1:
+            some = Pairs(*(getattr(pairs, f.name)[::step] for f in fields(Pairs)))
+            chosen, _, strengths, _ = self._best_way(data, some, target[::step], start, rounds)
+            del some
+            (way,) = self._ways(data, pairs, (chosen.rarity,), (chosen.from_mean,))
+            fit = HeldOutFit(way.covariance, target)
+            return way, fit, *fit.learn(strengths, torch.ones_like(target), rounds // 2, self.config.probes)
+        return self._best_way(data, pairs, target, start, rounds)
+
+    def _best_way(
+        self, data: TrainingData, pairs: Pairs, target: Tensor, start: Tensor, rounds: int
+    ) -> tuple[WayOfSeeing, HeldOutFit, Tensor, Tensor]:
+        equal, probes, config = torch.ones_like(target), self.config.probes, self.config
+        rarities = RARITIES if config.rarity is None else (config.rarity,)
+        centred = (False, True) if config.from_mean is None else (config.from_mean,)
         tried: list[tuple[float, WayOfSeeing, HeldOutFit, Tensor, Tensor]] = []
-        for way in self._ways(data, pairs):
+        for way in self._ways(data, pairs, rarities, centred):
             fit = HeldOutFit(way.covariance, target)
             # The strengths of one way are near those of another; a term that was left out gets another chance.
             begin = torch.maximum(tried[0][3], start / 10) if tried else start
@@ -317,13 +336,16 @@ class Meeting(SizedByData, RatingModel):
             strengths, alpha = fit.learn(strengths, equal, rounds // 2, probes)
         return way, fit, strengths, alpha
 
-    def _ways(self, data: TrainingData, pairs: Pairs) -> Iterator[WayOfSeeing]:
+    def _ways(
+        self, data: TrainingData, pairs: Pairs, rarities: tuple[float, ...], centred: tuple[bool, ...]
+    ) -> Iterator[WayOfSeeing]:
         """The ways to see texts that are tried."""
-        for rarity in RARITIES if self.config.rarity is None else (self.config.rarity,):
+        for rarity in rarities:
             sides = self.texts(data, pairs, rarity)
             means = sides[0].places.mean(0), sides[1].places.mean(0)
-            for from_mean in (False, True) if self.config.from_mean is None else (self.config.from_mean,):
-                yield self.way(pairs, sides, means if from_mean else tuple(map(torch.zeros_like, means)))
+            for from_mean in centred:
+                centres = means if from_mean else tuple(map(torch.zeros_like, means))
+                yield replace(self.way(pairs, sides, centres), rarity=rarity, from_mean=from_mean)
 
     def texts(self, data: TrainingData, pairs: Pairs, rarity: float) -> tuple[SideTexts, SideTexts]:
         """What stands in the pairs' documents; the known bigrams are set on the way."""
@@ -456,6 +478,8 @@ class WayOfSeeing:
     sides: tuple[SideTexts, SideTexts]  # of people and of things
     centres: tuple[Tensor, ...]
     covariance: PairCovariance
+    rarity: float = 1.0
+    from_mean: bool = False
 
 
 def joined(first: Pairs, second: Pairs) -> Pairs:

@@ -44,6 +44,7 @@ from torch import Tensor, nn
 
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.batch_share import distinct_words, drawn_rows, drop_rows, largest_of_all
 from carp.models.layers import FactorizationMachine, masked_softmax
 
 
@@ -127,7 +128,7 @@ class Mpcn(RatingModel):
         )
 
     def rate(self, user_side: Tensor, item_side: Tensor) -> Tensor:
-        features = F.dropout(torch.cat([user_side, item_side], -1), self.config.dropout, self.training)
+        features = drop_rows(torch.cat([user_side, item_side], -1), self.config.dropout, self.training)
         rating: Tensor = self.head(features)
         return rating
 
@@ -170,7 +171,7 @@ class Mpcn(RatingModel):
     def shelve(self, words: Tensor, reviews: Tensor) -> Shelf:
         words = as_reviews(words, reviews, self.config.reviews, self.config.review_words)  # [B, R, W]
         there = words > 0
-        distinct, slots = torch.unique(words, return_inverse=True)
+        distinct, slots = distinct_words(words)
         vectors = F.embedding(distinct, self.embedding.weight) @ self.projection  # [V', k]
         vectors = F.dropout(vectors, self.config.dropout, self.training)
         vectors = F.embedding(slots, vectors * (distinct > 0).unsqueeze(-1))
@@ -192,7 +193,7 @@ class Mpcn(RatingModel):
 
     def _gumbel(self, scores: Tensor, there: Tensor) -> Tensor:
         if self.training:
-            drawn = torch.empty_like(scores).exponential_().clamp_min(torch.finfo(scores.dtype).tiny)
+            drawn = drawn_rows(scores, Tensor.exponential_).clamp_min(torch.finfo(scores.dtype).tiny)
             scores = scores - drawn.log()
         soft = masked_softmax(scores / self.config.temperature, there, dim=-1)
         return one_hot_largest(scores, there) + soft - soft.detach()
@@ -222,7 +223,7 @@ def as_reviews(words: Tensor, reviews: Tensor, most: int, longest: int) -> Tenso
     """
     number, place, kept = places_in_reviews(words, reviews, most, longest)
     rows = torch.arange(len(words), device=words.device).unsqueeze(1)
-    count = max(1, int((number * kept).amax()) + 1)
+    count = largest_of_all(max(1, int((number * kept).amax()) + 1))
     target = (rows * count + number) * longest + place
     sets = words.new_zeros(len(words) * count * longest)
     return sets.index_copy(0, target[kept], words[kept]).view(len(words), count, longest)

@@ -42,6 +42,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, shares
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
+from carp.models.batch_share import distinct_words, drop_rows, own_rows
 from carp.models.layers import TunedBiases, masked_softmax
 
 STARTING_ROUNDS = 5  # of the factorisation without documents
@@ -80,14 +81,14 @@ class TopicalAttention(nn.Module):
     def attend(self, table: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
         """h [B, L, 2H] and α [B, L, factors]."""
         there = words > 0
-        states = F.dropout(self._states(table, words, there), self.dropout, self.training)
+        states = drop_rows(self._states(table, words, there), self.dropout, self.training)
         scores = torch.tanh(self.hidden(states)) @ self.queries.T
         return states, masked_softmax(scores, there.unsqueeze(-1), dim=1)
 
     def _states(self, table: Tensor, words: Tensor, there: Tensor) -> Tensor:
         """Both directions' states [B, L, 2H]. The second unit reads every document from its own last word, so that
         both meet padding only after all the words: it has no effect on any state of a word."""
-        distinct, slots = torch.unique(words, return_inverse=True)
+        distinct, slots = distinct_words(words)
         vectors = F.dropout(F.embedding(distinct, table), self.dropout, self.training)
         turned = turned_places(there)
         onwards, _ = self.onwards(F.embedding(slots, vectors))
@@ -136,6 +137,7 @@ class Tarmf(RatingModel):
     needs = frozenset({"ids", "documents"})
     explained_by = "attention"
     separates = True
+    shares_batches = False  # an epoch's documents are learned from in blocks of their own, and these are shared
     config: TarmfConfig
     user_factors: Tensor
     item_factors: Tensor
@@ -257,12 +259,13 @@ class Tarmf(RatingModel):
         end = len(stack.owners)
         owners, words = stack.block(end - stack.waiting, end, factors.device)
         stack.waiting = 0
-        distance = self._prior(network(self.embedding.weight, words)) - factors[owners]
-        if not self.config.text_bias:
-            distance = distance[:, :-1]
-        optimizer.zero_grad(set_to_none=True)
-        distance.square().sum(-1).mean().backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        with own_rows(len(owners)) as rows:
+            distance = self._prior(network(self.embedding.weight, words[rows])) - factors[owners[rows]]
+            if not self.config.text_bias:
+                distance = distance[:, :-1]
+            optimizer.zero_grad(set_to_none=True)
+            distance.square().sum(-1).mean().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
 
     @torch.no_grad()
     def read(self, stack: Stack, side: str, size: int) -> Tensor:

@@ -34,11 +34,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from carp.models.base import Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.batch_share import drop_rows
 from carp.models.deepconn import TextNetwork, explain_pooled
 from carp.models.layers import FactorizationMachine
 
@@ -105,11 +105,11 @@ class TransNet(RatingModel):
 
     def train_epoch(self, batches: Iterable[Batch], optimizer: torch.optim.Optimizer) -> float:
         """The three steps on each batch; the mean loss of the source network's ratings."""
-        total, pairs = torch.zeros(()), 0
+        total, pairs = torch.zeros(()), 0.0
         for batch in batches:
             loss = self._learn(batch, optimizer)
-            total = total.to(loss.device) + loss * len(batch)
-            pairs += len(batch)
+            total = total.to(loss.device) + loss * batch.weight
+            pairs += batch.weight
         return float(total) / max(pairs, 1)
 
     def _learn(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
@@ -133,7 +133,7 @@ class TransNet(RatingModel):
         return (rest.abs() if self.config.rating_loss == "absolute" else rest.square()).mean()
 
     def _drop(self, vectors: Tensor) -> Tensor:
-        return F.dropout(vectors, self.config.dropout, self.training)
+        return drop_rows(vectors, self.config.dropout, self.training)
 
 
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:

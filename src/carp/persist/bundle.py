@@ -210,7 +210,7 @@ def _fitted_corpus(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> 
     for side in ("user", "item"):
         check_documents(side, words, strings, records, len(vocabulary), facts["max_words"])
     if layout == FIRST_LAYOUT:
-        words = with_characters(words, strings["texts"], str(sealed.path))
+        words = with_characters(words, strings["texts"])
     for side in ("user", "item"):
         check_characters(side, words, strings["texts"])
     documents = {

@@ -10,7 +10,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,13 @@ from carp.render.wording import neutral
 if TYPE_CHECKING:
     from carp.answers import Predictions, Recommendation
     from carp.reviews.sources.ledger import Ledger
+    from carp.reviews.sources.pair_files import PairFile
 
 MAX_NEWCOMER_BYTES = 10_000_000
 PAIR = ("user", "item")
 ADDED = ("rating", "low", "high", "note")
 RANKED = ("user", "rank", "item", "predicted", "average")
 TITLE = "title"  # the last column, where it is asked for
-PAIRS_HELP = "give a UTF-8 CSV file with the header user,item"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
@@ -92,14 +91,19 @@ def corpus_text(
 ) -> str:
     """What was read, rejected and dropped, how ratings were mapped, and the paper's table of what is left."""
     from carp.reviews.corpora.dataset_statistics import statistics_table
+    from carp.reviews.text.languages import language_names
     from carp.storage import readable_size
 
     dropped = facts["dropped"]
     lost = (
-        f"{dropped['duplicates']:,} repeated, {dropped['k_core']:,} of users or items with fewer than "
-        f"{facts['min_reviews']} reviews, {dropped['wordless']:,} without a word"
+        f"{dropped['wordless']:,} without a word, {dropped['duplicates']:,} repeated, {dropped['copies']:,} copied by "
+        f"one person, {dropped['k_core']:,} of users or items with fewer than {facts['min_reviews']} reviews"
     )
-    known = [("format", facts["format"]), ("rating rule", facts["scale"]), ("dropped", lost)]
+    known = [("format", facts["format"]), ("columns", columns_text(facts["columns"]))]
+    found = ", ".join(dict.fromkeys(facts["encodings"].values()))
+    known += [("encoding", f"{found}; if letters look wrong, say another with --encoding")] if found else []
+    known += [("language", language_names(facts["languages"])), ("rating rule", facts["scale"]), ("dropped", lost)]
+    known += [("copies", told)] if (told := copies_text(facts["copies"])) else []
     rules = facts_table([*known, *([("titles", titles_text(facts["titles"]))] if "titles" in facts else [])])
     listed = [str(folder / "rejects.jsonl")] if ledger.rejected else []
     listed += [str(folder / "rejects-items.jsonl")] if items and items.rejected else []
@@ -109,9 +113,30 @@ def corpus_text(
     return "\n\n".join([ledger.summary(), rules, *about_items, statistics_table(statistics), end])
 
 
+def columns_text(columns: dict[str, str]) -> str:
+    """Which column plays which role.
+
+    >>> columns_text({"user": "customer", "rating": "rating"})
+    'user is customer, rating'
+    """
+    return ", ".join(f"{role} is {name}" if role != name else role for role, name in columns.items())
+
+
+def copies_text(found: dict[str, Any]) -> str:
+    """What was found of copied texts among the reviews that stay, and what becomes of them; empty if nothing was.
+
+    >>> copies_text({"rule": "drop", "exact": 1, "near": 2, "groups": 2})
+    '1 exact and 2 near stay; a split never divides the copies of a text'
+    """
+    if not found["groups"]:
+        return ""
+    divided = "may divide" if found["rule"] == "keep" else "never divides"
+    return f"{found['exact']:,} exact and {found['near']:,} near stay; a split {divided} the copies of a text"
+
+
 def items_text(found: dict[str, Any], ledger: Ledger, items: int) -> str:
     """What was read about the items, and for how many of them there is what."""
-    columns = ", ".join(f"{role} is {name}" if role != name else role for role, name in found["columns"].items())
+    columns = columns_text(found["columns"])
     known = ", ".join(f"{found[name]:,} {name}" for name in ("titles", "categories", "descriptions", "pictures"))
     facts = [
         ("columns", columns),
@@ -171,40 +196,6 @@ def _verdict(found: dict[str, Any]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class PairFile:
-    """Pairs of a user and an item, and the other columns of their rows."""
-
-    pairs: list[tuple[str, str]]
-    extra_names: list[str]
-    extras: list[list[str]]
-
-
-def read_pairs(path: Path) -> PairFile:
-    """A CSV file with the columns user and item; all rows are checked before any is used."""
-    rows = csv.reader(io.StringIO(_utf8(path), newline=""), strict=True)
-    pairs, extras = [], []
-    try:
-        header = [name.strip() for name in next(rows, [])]
-        others = _check_header(header, path)
-        places = [header.index(name) for name in PAIR]
-        for row in rows:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise _bad_row(path, rows.line_num, f"{len(row)} fields where the header has {len(header)}")
-            user, item = (row[place].strip() for place in places)
-            if not user or not item:
-                raise _bad_row(path, rows.line_num, f"the {'item' if user else 'user'} is empty")
-            pairs.append((user, item))
-            extras.append([row[place] for place in others])
-    except csv.Error as error:
-        raise _bad_row(path, rows.line_num, f"the row cannot be read ({error})") from None
-    if not pairs:
-        raise InputError("there are no pairs in it", where=str(path), fix="add a row for each pair, as in u1,i7")
-    return PairFile(pairs, [f"given_{n}" if n in ADDED else n for n in (header[p] for p in others)], extras)
-
-
 def predictions_csv(file: PairFile, found: Predictions, titles: Sequence[str | None] | None = None) -> str:
     """The pairs with their rating, interval and note, then the columns that came with them.
 
@@ -212,8 +203,10 @@ def predictions_csv(file: PairFile, found: Predictions, titles: Sequence[str | N
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    taken = {TITLE: f"given_{TITLE}"} if titles is not None else {}
-    writer.writerow([*PAIR, *ADDED, *taken, *(taken.get(name, name) for name in file.extra_names)])
+    added = [*ADDED, *([TITLE] if titles is not None else [])]
+    writer.writerow(
+        [*PAIR, *added, *(f"given_{name}" if name in (*PAIR, *added) else name for name in file.extra_names)]
+    )
     named = [()] * len(file.pairs) if titles is None else [(title or "",) for title in titles]
     numbers = zip(found, *found.intervals(), strict=True)
     for pair, three, note, name, extra in zip(file.pairs, numbers, found.notes, named, file.extras, strict=True):
@@ -271,24 +264,3 @@ def _decoded(content: bytes, where: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError("the text is not UTF-8", where=f"{where}, line {line}", fix="save it as UTF-8") from None
-
-
-def _check_header(header: list[str], path: Path) -> list[int]:
-    """The places of the columns that are neither user nor item."""
-    listed = ", ".join(header) or "none"
-    missing = [name for name in PAIR if name not in header]
-    if missing:
-        columns = "column " + missing[0] if len(missing) == 1 else "columns " + " and ".join(missing)
-        verb = "is" if len(missing) == 1 else "are"
-        raise InputError(
-            f"the {columns} {verb} missing; the columns are {listed[:300]}", where=str(path), fix=PAIRS_HELP
-        )
-    named = [f"given_{name}" if name in ADDED else name for name in header]
-    twice = next((name for name in named if named.count(name) > 1), None)
-    if twice:
-        raise InputError(f"the column {twice!r} is in the header twice", where=str(path), fix="rename one of them")
-    return [place for place, name in enumerate(header) if name not in PAIR]
-
-
-def _bad_row(path: Path, line: int, what: str) -> InputError:
-    return InputError(what, where=f"{path}, line {line}", fix="correct the row or remove it")

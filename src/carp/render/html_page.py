@@ -14,7 +14,9 @@ from carp.explain.explanation import Explanation
 from carp.render.attention_section import attention_values
 from carp.render.capsule_section import capsule_values
 from carp.render.html_templates import filled
-from carp.render.wording import balance, facts, number, person, scale_words, thing_name
+from carp.render.summed_section import summed_values
+from carp.render.summed_telling import first_words
+from carp.render.wording import facts, number, person, scale_words, thing_name
 
 MOST_STEPS = 20  # of a rating scale that are drawn; more would be a smear of ticks
 
@@ -41,7 +43,6 @@ def explanation_fragment(explanation: Explanation) -> str:
 
 
 def _values(explanation: Explanation) -> dict[str, Any]:
-    capsules = explanation.prevailing is not None
     return {
         "content": "explanation.html",
         "explanation": explanation,
@@ -50,9 +51,15 @@ def _values(explanation: Explanation) -> dict[str, Any]:
         "facts": facts(explanation),
         "ticks": _ticks(explanation),
         "signs": _signs(explanation),
-        "balance": balance(explanation),
-        **(capsule_values(explanation) if capsules else attention_values(explanation)),
+        "balance": first_words(explanation),
+        **_reasons(explanation),
     }
+
+
+def _reasons(explanation: Explanation) -> dict[str, Any]:
+    if explanation.parts:
+        return summed_values(explanation)
+    return attention_values(explanation) if explanation.prevailing is None else capsule_values(explanation)
 
 
 def _ticks(explanation: Explanation) -> list[ScaleSign]:

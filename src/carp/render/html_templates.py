@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from carp.render.wording import (
     SIDE_TITLE,
     SIGN,
     SPEAKS,
+    TURNED_ROUND,
     further_phrases,
     neutral,
     number,
@@ -46,12 +48,31 @@ def style_hash(name: str) -> str:
     return base64.b64encode(hashlib.sha256(style_sheet(name).encode()).digest()).decode()
 
 
+@dataclass(frozen=True)
+class SignedBar:
+    """Where a bar stands in a box with a zero line in its middle, in per cent of the width."""
+
+    start: str
+    width: str
+
+
+def signed_bar(share: float) -> SignedBar:
+    """To the right of the zero line for a share above 0, to the left for one below; a whole share fills its half.
+
+    >>> signed_bar(0.5), signed_bar(-1)
+    (SignedBar(start='50.0%', width='25.0%'), SignedBar(start='0.0%', width='50.0%'))
+    """
+    size = 50 * min(abs(share), 1.0) if math.isfinite(share) else 0.0
+    return SignedBar(f"{50 - size if share < 0 else 50:.1f}%", f"{size:.1f}%")
+
+
 def bar_width(share: float) -> str:
+    """The width of a share between 0 and 1; what can be below zero takes a `signed_bar`.
+
+    >>> bar_width(0.25), bar_width(7), bar_width(-0.25), bar_width(float("nan"))
+    ('25.0%', '100.0%', '0.0%', '0.0%')
     """
-    >>> bar_width(-0.25), bar_width(7), bar_width(float("nan"))
-    ('25.0%', '100.0%', '0.0%')
-    """
-    return f"{100 * min(abs(share), 1.0) if math.isfinite(share) else 0.0:.1f}%"
+    return f"{100 * max(0.0, min(share, 1.0)) if math.isfinite(share) else 0.0:.1f}%"
 
 
 @cache
@@ -77,10 +98,12 @@ def environment() -> Environment:
         SIDE_TITLE=SIDE_TITLE,
         SIGN=SIGN,
         SPEAKS=SPEAKS,
+        TURNED_ROUND=TURNED_ROUND,
         bar_width=bar_width,
         further_phrases=further_phrases,
         phrases_of=phrases_of,
         side_name=side_name,
+        signed_bar=signed_bar,
         source_parts=source_parts,
         style_hash=style_hash,
     )

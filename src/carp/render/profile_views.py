@@ -33,6 +33,8 @@ COUNTED = (
     "An aspect counts for a rater who has it in one of the two logic units that the capsule listens to most. "
     "Strength: how much the capsule listens, times how likely its sentiment is."
 )
+COUNTED_BY_SENTENCES = "An aspect counts for a rater one of whose sentences clearly praises it, or complains of it."
+VERB: dict[Sentiment, str] = {"positive": "praise", "negative": "complain of"}
 BAR_CELLS = 20
 
 
@@ -79,14 +81,31 @@ def _rating_lines(profile: Profile) -> list[TextLine]:
 def _person_lines(profile: PersonProfile) -> list[TextLine]:
     lines = heading_lines("What the person cares about")
     for side in profile.viewpoints:
-        share = f"  weight {number(side.weight, 2)}"
-        lines += [TextLine(), TextLine([(one_line(side.name), "bold"), (share, "dim")])]
-        lines += [_phrase_line(side), *side_lines(side, "No sentence stands for this viewpoint.")]
+        lines += [TextLine(), TextLine([(one_line(side.name), "bold"), (f"  {_weight(side)}", "dim")])]
+        lines += [*_phrase_lines(side), *side_lines(side, "No sentence stands for this viewpoint.")]
     return lines if profile.viewpoints else [*lines, TextLine([("The model says nothing about it.", "")])]
 
 
-def _phrase_line(side: Side) -> TextLine:
-    return TextLine([(one_line(" · ".join(side.phrases) or "no phrase"), "")], indent=3, label=("phrases  ", "dim"))
+def _is_named(side: Side) -> bool:
+    """Whether its name is its own, the same for every person, and not just a number."""
+    return side.name != f"viewpoint {side.index}"
+
+
+def _weight(side: Side) -> str:
+    if _is_named(side) and side.weight is not None:
+        return f"{100 * side.weight:.0f} % of their sentences"
+    return f"weight {number(side.weight, 2)}"
+
+
+def _phrases(side: Side) -> tuple[str, ...]:
+    """Its phrases, where they are not its name already."""
+    return () if ", ".join(side.phrases) == side.name else side.phrases
+
+
+def _phrase_lines(side: Side) -> list[TextLine]:
+    if not (words := _phrases(side)) and side.phrases:
+        return []
+    return [TextLine([(one_line(" · ".join(words) or "no phrase"), "")], indent=3, label=("phrases  ", "dim"))]
 
 
 def _thing_lines(profile: ThingProfile, sentiment: Sentiment) -> list[TextLine]:
@@ -94,12 +113,12 @@ def _thing_lines(profile: ThingProfile, sentiment: Sentiment) -> list[TextLine]:
     lines = heading_lines(TITLES[sentiment])
     if not regards:
         return [*lines, TextLine([(NOTHING[sentiment], "")])]
-    lines.append(TextLine([(COUNTED, "dim")]))
+    lines.append(TextLine([(_counted(profile), "dim")]))
     for regard in regards:
         lines += [
             TextLine(),
             TextLine(
-                [(one_line(regard.aspect.name), "bold"), (f"  {_weighed(regard, profile)}", "")],
+                [(one_line(regard.aspect.name), "bold"), (f"  {_weighed(regard, profile, sentiment)}", "")],
                 label=(f"({SIGN[sentiment]}) ", STYLE[sentiment]),
             ),
             *side_lines(regard.aspect, "No sentence stands for this aspect."),
@@ -115,7 +134,18 @@ def _thing_lines(profile: ThingProfile, sentiment: Sentiment) -> list[TextLine]:
     return lines
 
 
-def _weighed(regard: AspectOpinion, profile: ThingProfile) -> str:
+def _by_sentences(regard: AspectOpinion) -> bool:
+    """Whether it was read off the sentences themselves, so that no viewpoint had to meet it."""
+    return not regard.viewpoints
+
+
+def _counted(profile: ThingProfile) -> str:
+    return COUNTED_BY_SENTENCES if any(map(_by_sentences, (*profile.liked, *profile.disliked))) else COUNTED
+
+
+def _weighed(regard: AspectOpinion, profile: ThingProfile, sentiment: Sentiment) -> str:
+    if _by_sentences(regard):
+        return f"{regard.raters:,} of {profile.raters:,} raters {VERB[sentiment]} it"
     return (
         f"counts for {regard.raters:,} of {profile.raters:,} raters, strength {number(regard.strength)}; "
         f"the sentiment prevails for {regard.prevailing:,} of them"
@@ -167,12 +197,16 @@ def _person_values(profile: PersonProfile) -> dict[str, Any]:
         "name": profile.user,
         "id": profile.user,
         "eyebrow": "A person and their reviews",
+        "weight_of": _weight,
+        "phrases_of_side": _phrases,
     }
 
 
 def _thing_values(profile: ThingProfile) -> dict[str, Any]:
     groups = [
-        OpinionGroup(sentiment, title, NOTHING[sentiment], [(one, _weighed(one, profile)) for one in regards])
+        OpinionGroup(
+            sentiment, title, NOTHING[sentiment], [(one, _weighed(one, profile, sentiment)) for one in regards]
+        )
         for (sentiment, title), regards in zip(TITLES.items(), (profile.liked, profile.disliked), strict=True)
     ]
     return {
@@ -180,6 +214,6 @@ def _thing_values(profile: ThingProfile) -> dict[str, Any]:
         "name": profile.title or profile.item,
         "id": profile.item,
         "eyebrow": "A thing and its reviews",
-        "meaning": COUNTED,
+        "meaning": _counted(profile),
         "groups": groups,
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carp.explain.explanation import Capsule, Explanation, LogicUnit, Sentiment, Side
+from carp.render.summed_lines import summed_lines
+from carp.render.summed_telling import first_words
 from carp.render.terminal_lines import (
     STYLE,
     TextLine,
@@ -24,7 +26,7 @@ from carp.render.wording import (
     SIDES_SHOWN,
     SIGN,
     SPEAKS,
-    balance,
+    TURNED_ROUND,
     by_weight,
     facts,
     less_heard,
@@ -42,9 +44,14 @@ PHRASES_ABOUT = 3
 def explanation_text(explanation: Explanation, *, width: int | None = None, colour: bool = False) -> str:
     """The explanation for a terminal. Colour only repeats what the words say."""
     width = text_width(width)
-    body = _heard(explanation) if explanation.prevailing is None else _met(explanation, width)
-    lines = [*_header(explanation), *body, *_target(explanation), *note_lines(explanation.notes)]
+    lines = [*_header(explanation), *_body(explanation, width), *_target(explanation), *note_lines(explanation.notes)]
     return written(lines, width, colour)
+
+
+def _body(explanation: Explanation, width: int) -> list[TextLine]:
+    if explanation.parts:
+        return summed_lines(explanation, width)
+    return _heard(explanation) if explanation.prevailing is None else _met(explanation, width)
 
 
 def _header(explanation: Explanation) -> list[TextLine]:
@@ -58,7 +65,7 @@ def _header(explanation: Explanation) -> list[TextLine]:
         lines.append(
             TextLine([(f"{number(fact.value, 2):<9}", style), (fact.remark, "dim")], label=(f"{fact.label:<14}", "dim"))
         )
-    lines += [TextLine(), TextLine([(one_line(balance(explanation)), "")])]
+    lines += [TextLine(), TextLine([(one_line(first_words(explanation)), "")])]
     return lines
 
 
@@ -98,18 +105,20 @@ def _capsules(explanation: Explanation, width: int) -> list[TextLine]:
     assert explanation.positive is not None
     assert explanation.negative is not None
 
-    def row(name: str, sentiment: Sentiment, capsule: Capsule) -> TextLine:
+    def rows(name: str, sentiment: Sentiment, capsule: Capsule) -> list[TextLine]:
         cells = max(8, min(width - 66, 30))
         figures = (
             f"  length {number(capsule.length)}  degree {number(capsule.degree)}"
             f" ({number(capsule.relative_degree)} of the largest)"
         )
-        return TextLine([(bar(capsule.length, cells), STYLE[sentiment]), (figures, "")], label=(f"{name:<12}", ""))
+        drawn = [(bar(capsule.length, cells), STYLE[sentiment]), (figures, "")]
+        turned = [TextLine([(TURNED_ROUND[sentiment], "")], indent=12)] if capsule.degree < 0 else []
+        return [TextLine(drawn, label=(f"{name:<12}", "")), *turned]
 
     return [
         *heading_lines("How the person is likely to feel"),
-        row("for it", "positive", explanation.positive),
-        row("against it", "negative", explanation.negative),
+        *rows("for it", "positive", explanation.positive),
+        *rows("against it", "negative", explanation.negative),
         TextLine([("Length: how likely the sentiment is, from 0 to 1. Degree: how strong it is.", "dim")]),
         TextLine([(weighed(explanation), "")]),
     ]

@@ -6,8 +6,9 @@ import math
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from carp.explain.explanation import Mark, Side
+from carp.explain.explanation import Mark, Sentence, Side
 from carp.render.wording import SIGN, further_phrases, neutral, phrases_of, source_parts
 
 Piece = tuple[str, str]  # a stretch of text and its rich style
@@ -44,6 +45,16 @@ def bar(share: float, cells: int) -> str:
     return "█" * filled + "·" * (cells - filled)
 
 
+def signed_bar(share: float, cells: int) -> str:
+    """A bar for a share between −1 and 1: to the right of a zero line where it is above zero, to the left below it.
+
+    >>> signed_bar(0.5, 4), signed_bar(-0.5, 4)
+    ('····│██··', '··██│····')
+    """
+    size = bar(abs(share), cells)
+    return f"{'·' * cells}│{size}" if share >= 0 else f"{size[::-1]}│{'·' * cells}"
+
+
 def one_line(text: str) -> str:
     """The text with nothing in it that a terminal would obey, line breaks and tabs included."""
     return neutral(text).replace("\n", " ").replace("\t", " ")
@@ -63,18 +74,25 @@ def side_lines(side: Side, silent: str) -> list[TextLine]:
     """A side's sentences and the phrases beside them; `silent` where it has none."""
     lines = [] if side.sentences else [TextLine([(silent, "")], indent=5)]
     for sentence in side.sentences:
-        words = marked_pieces(sentence.text, sentence.marks)
-        if not sentence.text.strip():
-            words = [("(an empty sentence)", "dim")]
-        source = one_line(", ".join(source_parts(sentence)))
-        lines.append(TextLine([*words, ("”", "dim")], indent=5, label=("“", "dim")))
-        lines.append(TextLine([(source, "dim")], indent=6, label=("— ", "dim")))
+        lines += sentence_lines(sentence, 5)
     further = further_phrases(side)
     if further:
         more = len(further) - PHRASES_SHOWN
         shown = " · ".join(further[:PHRASES_SHOWN]) + (f" · and {more} more" if more > 0 else "")
         lines.append(TextLine([(one_line(shown), "")], indent=6, label=("also: ", "dim")))
     return lines
+
+
+def sentence_lines(sentence: Sentence, indent: int, known: Literal["", "user", "item"] = "") -> list[TextLine]:
+    """A sentence with its marks, and below it where it comes from, without what the reader knows already."""
+    words = marked_pieces(sentence.text, sentence.marks)
+    if not sentence.text.strip():
+        words = [("(an empty sentence)", "dim")]
+    source = one_line(", ".join(source_parts(sentence, known)))
+    return [
+        TextLine([*words, ("”", "dim")], indent=indent, label=("“", "dim")),
+        TextLine([(source, "dim")], indent=indent + 1, label=("— ", "dim")),
+    ]
 
 
 def marked_pieces(text: str, marks: Iterable[Mark]) -> list[Piece]:

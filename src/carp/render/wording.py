@@ -32,6 +32,10 @@ MARK_TITLE = {
     "matched": "words that the model listened to in other reviews",
 }
 SIDES_SHOWN = 3  # by their sentences, of the person and of the thing, without capsules; the others are only named
+TURNED_ROUND = {
+    "positive": "Its degree is below zero, so it takes away from the rating.",
+    "negative": "Its degree is below zero, so it adds to the rating.",
+}
 SPEAKS = {"positive": "speaks for it", "negative": "speaks against it"}
 
 # One character for one character, so that marks keep pointing at the right places. No escape sequence reaches a
@@ -154,12 +158,7 @@ def person(explanation: Explanation) -> str:
 
 def facts(explanation: Explanation) -> list[Fact]:
     """The predicted rating and the ratings to compare it with."""
-    target, baseline, mean = explanation.target, explanation.baseline, explanation.item_mean
-    rating = explanation.rating
-    if explanation.prevailing is None:  # such a model may add to the biases what does not come from the texts
-        moved = ("the prediction is", "above", "below")
-    else:
-        moved = ("the texts move it", "up", "down")
+    target, mean, rating = explanation.target, explanation.item_mean, explanation.rating
     return [
         Fact(
             "predicted",
@@ -172,9 +171,7 @@ def facts(explanation: Explanation) -> list[Fact]:
         )
         if target
         else Fact("actual", "actual", None, "no held-out review of this pair"),
-        Fact("biases", "biases alone", baseline, _compared(moved[0], rating - baseline, *moved[1:]))
-        if baseline is not None
-        else Fact("biases", "biases alone", None, "the model gave no prediction from biases alone"),
+        _without_texts(explanation),
         Fact(
             "average",
             "average",
@@ -182,6 +179,21 @@ def facts(explanation: Explanation) -> list[Fact]:
             "of all training ratings of the thing" if mean is not None else "no training rating of the thing",
         ),
     ]
+
+
+def _without_texts(explanation: Explanation) -> Fact:
+    """What is predicted without the texts: by the biases, or by a sum without what the texts add to it."""
+    rating, baseline = explanation.rating, explanation.baseline
+    if explanation.texts_move is not None:
+        moved = _compared("the texts move it", explanation.texts_move, "up", "down")
+        return Fact("biases", "without texts", rating - explanation.texts_move, moved)
+    if baseline is None:
+        return Fact("biases", "biases alone", None, "the model gave no prediction from biases alone")
+    if explanation.prevailing is None:  # such a model may add to the biases what does not come from the texts
+        return Fact(
+            "biases", "biases alone", baseline, _compared("the prediction is", rating - baseline, "above", "below")
+        )
+    return Fact("biases", "biases alone", baseline, _compared("the texts move it", rating - baseline, "up", "down"))
 
 
 def interval(explanation: Explanation) -> str:
@@ -246,12 +258,14 @@ def less_heard(sides: Sequence[Side]) -> str:
     return "Listened to less: " + ", ".join(f"{side_name(side)} ({number(side.weight, 2)})" for side in rest) + "."
 
 
-def source_parts(sentence: Sentence) -> list[str]:
-    """Who wrote a sentence, about what, and the rating that went with it."""
+def source_parts(sentence: Sentence, known: Literal["", "user", "item"] = "") -> list[str]:
+    """Who wrote a sentence, about what, and the rating that went with it; what the reader knows already is left out."""
     rated = sentence.rating is not None and math.isfinite(sentence.rating)
+    by = f"by {sentence.user}" if sentence.user is not None else "by the newcomer"
+    about = thing_name(sentence.item, sentence.title) if sentence.item is not None else "an unnamed thing"
     return [
-        f"by {sentence.user}" if sentence.user is not None else "by the newcomer",
-        f"about {thing_name(sentence.item, sentence.title)}" if sentence.item is not None else "about an unnamed thing",
+        *([by] if known != "user" else []),
+        *([f"about {about}"] if known != "item" else []),
         f"rated {sentence.rating:g}" if rated else "without a rating",
     ]
 
@@ -266,9 +280,10 @@ def thing_name(item: str, title: str | None) -> str:
 
 
 def further_phrases(side: Side) -> list[str]:
-    """The phrases of a side that its sentences do not show already."""
+    """The phrases of a side that neither its sentences nor its name show already."""
     shown = "\n".join(sentence.text for sentence in side.sentences).casefold()
-    return [phrase for phrase in side.phrases if phrase.strip() and phrase.casefold() not in shown]
+    named = side.name.split(", ")
+    return [one for one in side.phrases if one.strip() and one.casefold() not in shown and one not in named]
 
 
 def listed_cells(explanation: Explanation, sentiment: Sentiment) -> dict[tuple[int, int], int]:

@@ -4,6 +4,7 @@ time."""
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.errors import InputError
+from carp.errors import CarpWarning, InputError
+from carp.reviews.corpora.copied_texts import divided_groups, whole_groups
 from carp.reviews.split_by_time import TimeRule
 from carp.reviews.split_parts import SPLIT_NAMES, TEST, TRAIN, VALID
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from carp.reviews.corpora.corpus import Corpus
 
 SplitRow = tuple[str, str, str]  # user, item, part
+FEWEST = 10  # reviews that can be split at all
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,35 @@ def split_corpus(corpus: Corpus, *, seed: int = 0, own: Path | Sequence[SplitRow
     if isinstance(own, Path):
         return split_from_file(corpus, own)
     if isinstance(own, TimeRule):
-        return checked(Split(*own.parts(corpus.user, corpus.time)))
+        return checked(_undivided(Split(*own.parts(corpus.user, corpus.time)), corpus.copy_group))
     if own is not None:
         rows = ((f"row {number}", row) for number, row in enumerate(own))
         return split_from_rows(corpus, rows, "the split that was given")
     if corpus.split is not None:
-        return checked(Split(np.asarray(corpus.split, dtype=np.int8), "the corpus' own split column"))
-    return random_split(corpus.user, corpus.item, seed=seed)
+        own_column = Split(np.asarray(corpus.split, dtype=np.int8), "the corpus' own split column")
+        return _told_of_copies(checked(own_column), corpus)
+    return random_split(corpus.user, corpus.item, seed=seed, copies=corpus.copy_group)
+
+
+def _undivided(split: Split, copies: NDArray[np.int32] | None) -> Split:
+    """The split with all copies of a text on one side: where it divided them, all are for training."""
+    part = whole_groups(split.part, copies)
+    if len(np.unique(part)) == len(np.unique(split.part)):
+        return Split(part, split.origin)
+    return Split(split.part, f"{split.origin}; copies are on both sides, since nearly all texts are copies")
+
+
+def _told_of_copies(split: Split, corpus: Corpus) -> Split:
+    """The user's own split as it is, with a warning if copies of a text are on both sides."""
+    divided = 0 if corpus.copy_group is None else len(divided_groups(split.part, corpus.copy_group))
+    if divided:
+        warnings.warn(
+            f"{split.origin}: {divided:,} texts have copies in more than one part, so that a model may know an "
+            "answer from training. Fix: put the copies of a text into one part.",
+            CarpWarning,
+            stacklevel=3,
+        )
+    return split
 
 
 def random_split(
@@ -70,20 +95,50 @@ def random_split(
     seed: int,
     test_share: float = 0.2,
     valid_share: float = 0.1,
+    copies: NDArray[np.int32] | None = None,
 ) -> Split:
     """80:20, and a tenth of the training part for validation. Every user and every item occurs in training.
 
     One record of each user goes to training, and one of each item that is still missing there. The test and validation
-    parts are drawn from the other records; their sizes are shares of all records.
+    parts are drawn from the other records; their sizes are shares of all records. Where these are too few, because most
+    people wrote once, records of such people are drawn too, and the origin says of how many. Copies of a text, by the
+    numbers of their groups, stay together.
     """
     order = np.random.default_rng([seed, 80_20]).permutation(len(user))
-    free = order[~_bound_to_training(user[order], item[order])]
+    bound = _bound_to_training(user[order], item[order])
+    free = order[~bound]
+    test_size = round(test_share * len(user))
+    valid_size = round(valid_share * (len(user) - test_size))
+    if len(free) < test_size + valid_size / 2 and len(user) >= FEWEST:
+        free = np.concatenate([free, _least_missed(order[bound], item, len(user))])
+        test_size, valid_size = max(1, test_size), max(1, valid_size)
+    test_size = min(test_size, len(free))
     part = np.full(len(user), TRAIN, dtype=np.int8)
-    test_size = min(round(test_share * len(user)), len(free))
     part[free[:test_size]] = TEST
-    valid_size = min(round(valid_share * (len(user) - test_size)), len(free) - test_size)
+    valid_size = min(valid_size, len(free) - test_size)
     part[free[test_size : test_size + valid_size]] = VALID
-    return checked(Split(part, f"80:20, seed {seed}"))
+    split = _undivided(Split(part, f"80:20, seed {seed}"), copies)
+    return checked(Split(split.part, split.origin + _strangers(user, item, split.part)))
+
+
+def _least_missed(records: NDArray[np.int64], item: NDArray[np.int32], total: int) -> NDArray[np.int64]:
+    """Records that training can spare: first those whose item has another one, then the others, all but one."""
+    left = np.bincount(item)
+    spared, needed = list[int](), list[int]()
+    for record in records.tolist():
+        (spared if left[item[record]] > 1 else needed).append(record)
+        left[item[record]] -= 1
+    return np.array([*spared, *needed], np.int64)[: max(0, total - 1)]
+
+
+def _strangers(user: NDArray[np.int32], item: NDArray[np.int32], part: NDArray[np.int8]) -> str:
+    """How many test records are of people or things that training does not have; empty if there are none."""
+    train, test = part == TRAIN, part == TEST
+    people, things = (int((~np.isin(column[test], column[train])).sum()) for column in (user, item))
+    if not people and not things:
+        return ""
+    unknown = f"{people:,} are by people and {things:,} of things without training reviews"
+    return f"; of {int(test.sum()):,} test reviews {unknown}"
 
 
 def _bound_to_training(user: NDArray[np.int32], item: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -138,7 +193,7 @@ def split_from_rows(corpus: Corpus, rows: Iterable[tuple[str, Sequence[str]]], o
             where=origin,
             fix="add a line for each of them",
         )
-    return checked(Split(part, origin))
+    return _told_of_copies(checked(Split(part, origin)), corpus)
 
 
 def _rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:

@@ -16,6 +16,7 @@ from carp.explain.kept_readings import LastUsed
 from carp.explain.profiles import person_profile, summary_for, thing_profile
 from carp.explain.question import Question, known_pair
 from carp.recommender import Recommender
+from carp.render.summed_telling import told
 from carp.render.wording import thing_name
 from carp.reviews.readable import ReadableDocument
 from carp.serve.caches import RememberingCorpus
@@ -34,8 +35,11 @@ def encode(value: Any) -> bytes:
 
 
 def explanation_fields(explanation: Explanation) -> dict[str, Any]:
-    """What `Explanation.as_dict` says, without copying it: the encoder takes dataclasses as they are."""
-    return {**_as_fields(explanation), "prevailing": explanation.prevailing}
+    """What `Explanation.as_dict` says, without copying it, and the same in words.
+
+    The encoder takes dataclasses as they are.
+    """
+    return {**_as_fields(explanation), "prevailing": explanation.prevailing, "told": told(explanation)}
 
 
 class AnswerService:
@@ -138,7 +142,8 @@ class AnswerService:
         numbers = [self.item(one.item) for one in found]
         meetings = self.explainer.strongest_meetings(person, numbers)
         if meetings is None:
-            lines = [plain_line(self.fitted.name, one.item_mean) for one in found]
+            given = explains(type(self.model))
+            lines = [plain_line(self.fitted.name, one.item_mean, explains=given) for one in found]
         else:
             rows = zip(found, meetings, self._biases(user, numbers), strict=True)
             lines = [unit_line(met.viewpoint, met.aspect, one.rating - biases) for one, met, biases in rows]

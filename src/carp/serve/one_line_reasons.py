@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carp.explain.explanation import Explanation
+from carp.render.summed_telling import first_words
 
 SAME = 0.05  # of the range of ratings: closer ones are called about the same
 
@@ -31,13 +32,16 @@ def unit_line(viewpoint: Sequence[str], aspect: Sequence[str], moved: float) -> 
     return f"Their {quoted(viewpoint)} meets {quoted(aspect)} in its reviews; all that was written {effect}"
 
 
-def plain_line(name: str, item_mean: float | None) -> str:
-    """
+def plain_line(name: str, item_mean: float | None, *, explains: bool = False) -> str:
+    """The average, and for a model that explains nothing that it does so.
+
     >>> plain_line("mf", 4.5)
     'The model mf gives ratings without reasons; people rate it 4.50 on average'
+    >>> plain_line("meeting", 4.5, explains=True)
+    'People rate it 4.50 on average'
     """
     known = "nobody has rated it in training" if item_mean is None else f"people rate it {item_mean:.2f} on average"
-    return f"The model {name} gives ratings without reasons; {known}"
+    return f"{known[0].upper()}{known[1:]}" if explains else f"The model {name} gives ratings without reasons; {known}"
 
 
 def popular_line(reviews: int, item_mean: float | None) -> str:
@@ -60,8 +64,11 @@ def verdict(user: str, ratings: Sequence[tuple[str, float]], span: float, reason
     if abs(one - other) < SAME * span:
         return f"{start}: about the same."
     better = 0 if one > other else 1
-    end = f"{ratings[better][0]} is predicted {abs(one - other):.2f} higher"
+    apart = abs(round(one, 2) - round(other, 2))  # of the numbers as they are shown
+    end = f"{ratings[better][0]} is predicted {apart:.2f} higher"
     because = reasons[better]
+    if because is not None and because.parts:
+        return f"{start}: {end}. {first_words(because)}"
     if because is None or not because.units:
         return f"{start}: {end}."
     unit = because.units[0]

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_type_hints
 from pydantic import BaseModel, Field, create_model
 
 from carp.explain.explanation import Explanation, Mark, Sentiment, Side
+from carp.render.summed_telling import Told
 
 
 class PairRating(BaseModel):
@@ -79,7 +80,7 @@ def _all_fields(kind: type, name: str, **more: Any) -> type[BaseModel]:
     return made
 
 
-ExplainAnswer = _all_fields(Explanation, "ExplainAnswer", prevailing=(Sentiment | None, ...))
+ExplainAnswer = _all_fields(Explanation, "ExplainAnswer", prevailing=(Sentiment | None, ...), told=(Told, ...))
 
 
 class NewcomerAnswer(BaseModel):

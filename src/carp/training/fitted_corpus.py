@@ -19,6 +19,7 @@ from carp.reviews.rating_scale import RatingScale
 from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split import Split
 from carp.reviews.split_parts import TEST, TRAIN, VALID
+from carp.reviews.text.languages import ENGLISH
 from carp.reviews.text.stop_words import read_stop_words
 from carp.reviews.text.tokens import tokenise
 from carp.reviews.text.vocabulary import TextSettings, Vocabulary
@@ -171,7 +172,7 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCo
         corpus,
         train,
         size=settings.vocabulary_size,
-        stop_words=read_stop_words(settings.stop_words),
+        stop_words=read_stop_words(settings.stop_words, corpus.facts.get("languages", [ENGLISH])),
         max_document_share=settings.max_document_share,
     )
     seen = training_words(corpus, vocabulary, train)

@@ -21,12 +21,14 @@ import torch
 from torch import Tensor
 
 from carp.errors import CarpError, UsageError
-from carp.kernels.dispatch import Trainer, native_kernels, trainer_for
+from carp.kernels.dispatch import Trainer, native_kernels, plans_of, trainer_for
 from carp.models.base import RatingModel
 from carp.models.batch import Batch, TrainingData
+from carp.models.batch_share import shared_with
 from carp.models.predict import predict_pairs
 from carp.storage import sole_writer
 from carp.training.checkpoint import Checkpoint, TrainingState, copy_of
+from carp.training.company import Company
 from carp.training.divergence import FaultyBatch, check_epoch, diverged
 
 
@@ -130,7 +132,9 @@ def circumstances(model: RatingModel, device: torch.device) -> dict[str, Any]:
     """What the last bits of a training depend on, besides what it is trained on."""
     native = native_kernels(model, device)
     threads = torch.get_num_threads() if device.type == "cpu" else None
-    return {"device": device.type, "threads": threads, "kernels": native, "torch": torch.__version__}
+    company = Company.present()
+    found = {"device": device.type, "threads": threads, "kernels": native, "torch": torch.__version__}
+    return {**found, "processes": 1 if company is None else company.size}
 
 
 def train(
@@ -155,8 +159,11 @@ def train(
     """
     device = device or choose_device()
     watcher = watcher or Silent()
+    company = Company.present() if model.learns else None
+    if company is not None and not company.leads:
+        folder = None  # the first process reads and writes
     model.to(device).train()
-    with repeatable(), contextlib.nullcontext() if folder is None else sole_writer(folder):
+    with repeatable(), shared_with(company), contextlib.nullcontext() if folder is None else sole_writer(folder):
         checkpoint = Checkpoint(folder, identity, circumstances(model, device)) if folder is not None else None
         if checkpoint is not None:
             checkpoint.sweep()
@@ -164,16 +171,21 @@ def train(
         if checkpoint is not None and resume and checkpoint.exists():
             progress, best = checkpoint.load(model, optimizer)
         else:
-            model.start(data)
-            if begin is not None:
-                begin()
+            if company is None or company.leads:
+                model.start(data)
+                if begin is not None:
+                    begin()
             progress, best = TrainingState(), copy_of(model)
             if checkpoint is not None:
                 checkpoint.save(model, best, optimizer, progress)
         if optimizer is not None:
-            run = _Run(model, data, settings, optimizer, seed, device, checkpoint, watcher, exactly)
+            if company is not None:
+                progress = company.agree(model, optimizer, progress)
+            run = _Run(model, data, settings, optimizer, seed, device, checkpoint, watcher, exactly, company)
             best = run.epochs(progress, best)
             model.load_state_dict(best)
+            if company is not None:
+                company.agree_on_weights(model)
     model.eval()
     return progress
 
@@ -191,6 +203,7 @@ class _Run:
     checkpoint: Checkpoint | None
     watcher: Watcher
     exactly: int | None
+    company: Company | None = None
 
     def epochs(self, progress: TrainingState, best: dict[str, Tensor]) -> dict[str, Tensor]:
         """Train from where progress stands; the weights to keep."""
@@ -232,6 +245,14 @@ class _Run:
             return True
         return False
 
+    def _validation_error(self) -> float:
+        """On validation pairs; where several processes train, the first one measures it for all."""
+        error = math.nan
+        if self.company is None or self.company.leads:
+            guess = predict_pairs(self.model, self.data, self.data.valid, self.device)
+            error = float(np.square(guess - self.data.valid.ratings, dtype=np.float64).mean())
+        return error if self.company is None else self.company.tell(error)
+
     def _one_epoch(self, fast: Trainer | None, epoch: int) -> dict[str, Any]:
         model, settings, watcher = self.model, self.settings, self.watcher
         count = math.ceil(len(self.data.train) / settings.batch_size)
@@ -251,9 +272,13 @@ class _Run:
 
         faulty = FaultyBatch(self.optimizer)
         try:
-            loss = (
-                model.train_epoch(batches(), self.optimizer) if fast is None else fast.epoch(self.seed, epoch, watcher)
-            )
+            if self.company is not None:
+                plans = plans_of(fast, self.seed, epoch)
+                loss = self.company.train_epoch(model, batches(), self.optimizer, plans)
+            elif fast is None:
+                loss = model.train_epoch(batches(), self.optimizer)
+            else:
+                loss = fast.epoch(self.seed, epoch, watcher)
         except FloatingPointError as fault:
             raise diverged("the loss is no number", epoch, int(fault.args[0]), count, kept) from None
         finally:
@@ -262,8 +287,7 @@ class _Run:
         check_epoch(model, {"loss": loss}, epoch, batch_of_fault, count, kept)
         record = {"epoch": epoch, "loss": loss}
         if self.exactly is None:
-            guess = predict_pairs(model, self.data, self.data.valid, self.device)
-            error = float(np.square(guess - self.data.valid.ratings, dtype=np.float64).mean())
+            error = self._validation_error()
             check_epoch(model, {"validation error": error}, epoch, count, count, kept)
             record["valid_mse"] = error
         seconds = {"seconds": round(trained - began, 3), "valid_seconds": round(time.monotonic() - trained, 3)}

@@ -77,6 +77,7 @@ def _fitted_again(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
     train(model, data, settings.training, seed=facts["seed"], device=before.device)
     baseline = TunedBiases(corpus.sizes)
     baseline.fit(data.train, data.valid, corpus.levels)
+    baseline.leave_out(data.train)
     return FittedModel(before.name, model.eval(), baseline.to(before.device), corpus, before.device, dict(facts))
 
 

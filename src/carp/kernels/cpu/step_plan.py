@@ -34,6 +34,19 @@ class StepPlan:
         user, item = (drawn(len(side), self.filters, keys) for side, keys in zip(self.sides, self.keys, strict=True))
         return user < self.chance, item < self.chance
 
+    def left_out(self, side: int, rows: slice, width: int) -> NDArray[np.bool_]:
+        """Which features dropout leaves out of some pairs' own documents [rows, width, n], as padding lays them out."""
+        dropped, blocks = self.dropped, self.sides[side].blocks
+        found = np.zeros((rows.stop - rows.start, width, self.filters), dtype=bool)
+        if dropped is None:
+            return found
+        for number, (pair, (first, last)) in enumerate(zip(blocks.pairs, blocks.spans, strict=True)):
+            if rows.start <= pair < rows.stop:
+                holes = blocks.holes[blocks.hole_edges[number] : blocks.hole_edges[number + 1]]
+                tokens = np.setdiff1d(np.arange(first, last), holes)
+                found[pair - rows.start, : len(tokens)] = dropped[side][tokens]
+        return found
+
 
 def drawn(tokens: int, filters: int, keys: Keys) -> NDArray[np.uint32]:
     """A random number for each feature [T, n], mixed from its place and the keys as in `drop` of encode.c."""

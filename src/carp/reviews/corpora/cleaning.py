@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
+from carp.reviews.corpora.copied_texts import DROP, KEEP, NO_WORD_MARK, repeats_of_one_person
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.records import RecordColumns
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from carp.reviews.sources.ledger import Ledger, TitleColumn
 
 FORMAT = 1
+Places = NDArray[np.int64]
 
 
 class Origin(Protocol):
@@ -28,6 +30,10 @@ class Origin(Protocol):
     def ledger(self) -> Ledger: ...
     @property
     def title_column(self) -> TitleColumn | None: ...
+    @property
+    def columns(self) -> dict[str, str]: ...
+    @property
+    def encodings(self) -> dict[str, str]: ...
 
 
 class CorpusRules(NamedTuple):
@@ -35,30 +41,65 @@ class CorpusRules(NamedTuple):
 
     min_reviews: int = 5  # users and items with fewer reviews are dropped
     levels: int = 5  # ratings are mapped to 1 to this many stars
+    copies: str = DROP  # exact copies by one person are dropped, or stay in one part of a split, or are kept as any
+    core_first: bool = False  # take the core before reviews without a word go, so that it may no longer be one
+    plain_words: bool = False  # a word is a run of letters and digits, whatever the script
+
+
+AS_IN_PAPER = {"copies": KEEP, "core_first": True, "plain_words": True}
 
 
 def sources_of(origin: Origin) -> str:
     return ", ".join(map(str, origin.sources)) or "the reviews given"
 
 
-def kept_records(origin: Origin, records: RecordColumns, min_reviews: int) -> tuple[NDArray[np.int64], dict[str, int]]:
+def kept_records(
+    origin: Origin, records: RecordColumns, rules: CorpusRules
+) -> tuple[NDArray[np.int64], dict[str, int]]:
     """The records to keep, and how many were dropped for each reason.
 
-    If a person reviewed a thing several times, the last review stays. Users and items with too few reviews go.
+    Reviews without a word go. If a person reviewed a thing several times, the latest review stays. Of one text by one
+    person the first review stays, unless the rules say otherwise. Then users and items with too few reviews go.
     """
     user, item = records.user.number.astype(np.int64), records.item.number.astype(np.int64)
-    last = last_of_each_pair(user, item)
-    kept = last[in_k_core(user[last], item[last], min_reviews)]
-    if not len(kept):
-        raise _nothing_left(origin, user[last], item[last], min_reviews)
-    return kept, {"duplicates": len(user) - len(last), "k_core": len(last) - len(kept)}
+    if not (records.mark != NO_WORD_MARK).any():
+        fix = "check that the column of texts is the right one"
+        raise InputError("no review has a word in it", where=sources_of(origin), fix=fix)
+
+    def with_words(among: Places) -> Places:
+        worded: Places = among[records.mark[among] != NO_WORD_MARK]
+        return worded
+
+    def latest(among: Places) -> Places:
+        return among[last_of_each_pair(user[among], item[among], records.time[among])]
+
+    def originals(among: Places) -> Places:
+        return among[~repeats_of_one_person(user[among], records.mark[among], records.time[among])]
+
+    def core(among: Places) -> Places:
+        kept = among[in_k_core(user[among], item[among], rules.min_reviews)]
+        if not len(kept):
+            raise _nothing_left(origin, user[among], item[among], rules.min_reviews)
+        return kept
+
+    steps = {"wordless": with_words, "duplicates": latest, "copies": originals, "k_core": core}
+    names = ["duplicates", "k_core", "wordless"] if rules.core_first else list(steps)
+    kept, dropped = np.arange(len(user)), dict.fromkeys(steps, 0)
+    for name in names:
+        left = kept if name == "copies" and rules.copies != DROP else steps[name](kept)
+        kept, dropped[name] = left, len(kept) - len(left)
+    return kept, dropped
 
 
-def last_of_each_pair(user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which records are the last review of their thing by their person, in the order of the records."""
-    pair = user * (item.max(initial=0) + 1) + item
+def last_of_each_pair(user: NDArray[np.int64], item: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which records are the latest review of their thing by their person, in the order of the records.
+
+    Of reviews without a date, and of one moment, the last in the file is the latest. Any date is later than none.
+    """
+    order = np.argsort(time, kind="stable")
+    pair = (user * (item.max(initial=0) + 1) + item)[order]
     from_the_end = np.unique(pair[::-1], return_index=True)[1]
-    return np.sort(len(pair) - 1 - from_the_end)
+    return np.sort(order[len(pair) - 1 - from_the_end])
 
 
 def in_k_core(user: NDArray[np.int64], item: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
@@ -83,9 +124,6 @@ def _nothing_left(origin: Origin, user: NDArray[np.int64], item: NDArray[np.int6
 
 
 def refuse_single(origin: Origin, users: list[str], items: list[str]) -> None:
-    if not users:
-        fix = "check that the column of texts is the right one"
-        raise InputError("no review has a word in it", where=sources_of(origin), fix=fix)
     for name, found in (("user", users), ("item", items)):
         if len(found) == 1:
             raise InputError(
@@ -104,6 +142,8 @@ def facts_of(
         "scale": scale.describe(ratings, rules.levels),
         "sources": list(origin.sources),
         "format": origin.format,
+        "columns": origin.columns,
+        "encodings": origin.encodings,
         "read": origin.ledger.read,
         "accepted": origin.ledger.accepted,
         "rejected": origin.ledger.rejected,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from carp.errors import DamagedError, InputError
 from carp.reviews.corpora.cleaning import CorpusRules, Origin, facts_of, kept_records, refuse_single, sources_of
+from carp.reviews.corpora.copied_texts import DROP, KEEP, CutWords, check_copy_rule, find_copies
 from carp.reviews.corpora.corpus_checks import check_corpus
 from carp.reviews.corpora.described_items import describe_items
 from carp.reviews.corpora.item_texts import PREFIX, ItemNames, ItemTexts, no_names
@@ -29,6 +30,8 @@ from carp.reviews.corpora.text_chunks import TextChunk, chunks_in_memory
 from carp.reviews.corpora.word_columns import CutEach, WordColumns
 from carp.reviews.sources.item_records import ItemText
 from carp.reviews.split_parts import OnProgress
+from carp.reviews.text.languages import recognise_languages
+from carp.reviews.text.stop_words import stop_words
 from carp.storage import SealedFolder, disk_errors, new_folder, opened_folder, write_json
 
 if TYPE_CHECKING:
@@ -36,9 +39,10 @@ if TYPE_CHECKING:
     from carp.reviews.sources.item_files import Items
     from carp.reviews.sources.ledger import Ledger, Reviews
 
-LAYOUT = 2  # raised when an older carp can no longer read the folder
-LAYOUT_WITHOUT_ITEM_TEXTS = 1  # which older versions read as well
+LAYOUT = 3  # raised when an older carp can no longer read the folder
+LAYOUT_WITHOUT_COPIES, LAYOUT_WITHOUT_ITEM_TEXTS = 2, 1  # which older versions read as well
 STRINGS = ("users", "items", "words", "texts")
+OPTIONAL = ("split", "facts", "item_texts", "copy_group")
 FIX = "prepare the corpus again, or restore it from a copy"
 Records = NDArray[np.integer[Any]]
 
@@ -62,6 +66,7 @@ class Corpus:
     token_lengths: NDArray[np.uint8]  # [T] characters
     facts: dict[str, Any]
     item_texts: ItemTexts | None = None  # titles and more, if anything but reviews is known of the items
+    copy_group: NDArray[np.int32] | None = None  # [N] the same for copied texts, -1 where a text is alone
 
     def __len__(self) -> int:
         return len(self.user)
@@ -176,7 +181,8 @@ class Corpus:
         for name, array in {**self.columns(), **more}.items():
             if not (folder / f"{name}.npy").exists():
                 _save_column(folder / f"{name}.npy", array)
-        layout = LAYOUT if more else LAYOUT_WITHOUT_ITEM_TEXTS
+        layout = LAYOUT_WITHOUT_COPIES if more else LAYOUT_WITHOUT_ITEM_TEXTS
+        layout = layout if self.copy_group is None else LAYOUT
         about = {"fingerprint": self.fingerprint, "facts": self.facts, "made_with": made_with(layout, self.facts)}
         write_json(folder / "corpus.json", about)
         if ledger is not None:
@@ -226,7 +232,7 @@ class Corpus:
 
     @classmethod
     def _needed_files(cls) -> list[str]:
-        arrays = [field.name for field in fields(cls) if field.name not in ("split", "facts", "item_texts")]
+        arrays = [field.name for field in fields(cls) if field.name not in OPTIONAL]
         return ["corpus.json", *(f"{name}.npy" for name in [*arrays, *(f"{name}_offsets" for name in STRINGS)])]
 
 
@@ -246,17 +252,25 @@ def build_corpus(
     *,
     min_reviews: int = 5,
     levels: int = 5,
+    copies: str = DROP,
+    core_first: bool = False,
+    plain_words: bool = False,
     items: Items | None = None,
     progress: OnProgress | None = None,
 ) -> Corpus:
     """Clean reviews and number them.
 
-    Of repeated reviews the last one stays. Rare users, rare items and reviews without words are dropped.
+    Of repeated reviews the latest stays. Rare users, rare items and reviews without words are dropped.
 
     Args:
         reviews: What `read_reviews` gives.
         min_reviews: How many reviews every user and every item must have.
         levels: The highest rating on the models' scale, which starts at 1.
+        copies: What to do with a text that one person wrote under several items: `drop` all but the first, `group`
+            them on one side of every split, or `keep` them like any other.
+        core_first: Drop rare users and items before the reviews without a word, as the paper's data was made; some may
+            then be left with fewer than `min_reviews`.
+        plain_words: A word is a run of letters and digits, whatever the script.
         items: What `read_items` gives: titles, categories, descriptions and pictures of the items.
         progress: Called with how many texts have been cut into words, and how many there are.
 
@@ -266,7 +280,8 @@ def build_corpus(
     if not len(reviews) or reviews.scale is None:
         fix = "see the list of rejected records, or name the format and the columns"
         raise InputError("there are no reviews to work with", where=sources_of(reviews), fix=fix)
-    rules = CorpusRules(min_reviews, levels)
+    check_copy_rule(copies)
+    rules = CorpusRules(min_reviews, levels, copies, core_first, plain_words)
     records = columns_of_reviews(reviews, sources_of(reviews))
     cleaned = clean(reviews, records, chunks_in_memory(reviews.texts), WordColumns(), rules, progress=progress)
     corpus = assemble(reviews, reviews.scale, records, cleaned, rules)
@@ -292,10 +307,9 @@ def clean(
     progress: OnProgress | None = None,
 ) -> Cleaned:
     """Choose the records to keep and cut their texts into words. `each` may use several processes for the cutting."""
-    kept, dropped = kept_records(origin, records, rules.min_reviews)
-    words.cut(texts, kept, each, progress)
-    worded = words.worded()
-    return Cleaned(kept[worded], dropped | {"wordless": int((~worded).sum())}, words)
+    kept, dropped = kept_records(origin, records, rules)
+    words.cut(texts, kept, each, progress, plain=rules.plain_words)
+    return Cleaned(kept, dropped, words)
 
 
 def assemble(
@@ -306,6 +320,12 @@ def assemble(
     user, item = records.user.only(kept), records.item.only(kept)
     refuse_single(origin, user.names, item.names)
     titles = titles_in_reviews(origin, records, item.names)
+    columns = cleaned.words.finish()
+    words = CutWords(columns["token_offsets"], columns["tokens"])
+    copies = find_copies(user.number, records.mark[kept], cleaned.words.copy_keys(), words)
+    counts = dict(zip(columns["words"], cleaned.words.counts()[0].tolist(), strict=True))
+    facts = facts_of(origin, scale, ratings, cleaned.dropped, rules) | titles.facts()
+    facts |= {"languages": recognise_languages(counts, stop_words())}
     return Corpus(
         users=StringColumn.from_strings(user.names),
         items=StringColumn.from_strings(item.names),
@@ -314,7 +334,8 @@ def assemble(
         rating=scale.to_stars(ratings, rules.levels).astype(np.float32),
         time=records.time[kept],
         split=records.split[kept] if records.has_split else None,
-        facts=facts_of(origin, scale, ratings, cleaned.dropped, rules) | titles.facts(),
+        facts=facts | {"copies": copies.facts(rules.copies)},
         item_texts=ItemTexts.of([ItemText(title) for title in titles.titles]) if any(titles.titles) else None,
-        **cleaned.words.finish(),
+        copy_group=None if rules.copies == KEEP else copies.group,
+        **columns,
     )

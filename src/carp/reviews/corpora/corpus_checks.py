@@ -28,6 +28,7 @@ def check_corpus(corpus: Corpus) -> None:
     column_checks.check_strings("words", corpus.words)
     column_checks.check_strings("texts", corpus.texts, entries=records)
     kinds = {"user": np.int32, "item": np.int32, "rating": np.float32, "time": np.int64, "split": np.int8}
+    kinds |= {"copy_group": np.int32}
     for name, kind in kinds.items():
         if getattr(corpus, name) is not None:
             column_checks.check_kind(name, getattr(corpus, name), kind, records)
@@ -40,6 +41,8 @@ def check_corpus(corpus: Corpus) -> None:
     column_checks.check_range("tokens", corpus.tokens, 0, len(corpus.words) - 1)
     if corpus.split is not None:
         column_checks.check_range("split", corpus.split, 0, len(PARTS) - 1)
+    if corpus.copy_group is not None:
+        column_checks.check_range("copy_group", corpus.copy_group, -1, records - 1)
     _check_characters(corpus)
     if corpus.item_texts is not None:
         fault = corpus.item_texts.fault(len(corpus.items))

@@ -12,7 +12,8 @@ from carp.reviews.corpora.string_column import stretch
 from carp.reviews.corpora.vocabulary_choice import WordCounts, build_vocabulary
 from carp.reviews.split import random_split
 from carp.reviews.split_parts import TEST
-from carp.reviews.text.stop_words import NEGATIONS, stop_words
+from carp.reviews.text.languages import ENGLISH, negations
+from carp.reviews.text.stop_words import NEGATIONS, stop_words_in
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.corpus import Corpus
@@ -55,7 +56,8 @@ def dataset_statistics(corpus: Corpus, counts: WordCounts | None = None) -> dict
 def _counted_words(corpus: Corpus, counts: WordCounts | None) -> NDArray[np.int64]:
     """For each record, how many of its words count."""
     everything = np.arange(len(corpus))
-    stopped = stop_words() | NEGATIONS
+    languages = corpus.facts.get("languages", [ENGLISH])
+    stopped = stop_words_in(languages) | NEGATIONS | (frozenset() if languages == [ENGLISH] else negations())
     best = build_vocabulary(corpus, everything, size=VOCABULARY_SIZE, stop_words=stopped, counts=counts)
     seen = best.model_ids > 0
     offsets = np.asarray(corpus.token_offsets)

@@ -14,21 +14,24 @@ from typing import Any, NamedTuple
 
 from carp.errors import CarpError, InputError
 from carp.reviews.corpora.cleaning import CorpusRules, sources_of
+from carp.reviews.corpora.copied_texts import DROP, check_copy_rule
 from carp.reviews.corpora.corpus import Corpus, assemble, clean
 from carp.reviews.corpora.dataset_statistics import dataset_statistics
 from carp.reviews.corpora.described_items import describe_items
 from carp.reviews.corpora.record_reading import RecordReader
 from carp.reviews.corpora.vocabulary_choice import WordCounts
 from carp.reviews.corpora.word_columns import WordColumns
-from carp.reviews.corpora.worker_pool import WorkerPool
+from carp.reviews.corpora.worker_pool import TaskPool, WorkerPool
 from carp.reviews.corpora.worker_processes import usable_cores
+from carp.reviews.sources.databases import SqlQuery
 from carp.reviews.sources.formats import open_sources
 from carp.reviews.sources.gathering import SourcesRead
 from carp.reviews.sources.item_files import gather_items, open_items
 from carp.reviews.sources.ledger import Ledger
 from carp.reviews.sources.recognition import PathLike
 from carp.reviews.sources.request import OpenSource, SourceRequest
-from carp.reviews.sources.unpacking import check_file, packed_share
+from carp.reviews.sources.source_files import is_address, locate
+from carp.reviews.sources.unpacking import PACKED_SHARE, packed_share
 from carp.reviews.split_parts import OnProgress
 from carp.storage import disk_errors, new_folder
 
@@ -46,32 +49,38 @@ class Prepared(NamedTuple):
 
 
 def prepare_corpus(
-    files: Sequence[PathLike],
+    files: Sequence[PathLike] | SqlQuery,
     out: Path | str,
     asked: SourceRequest,
     *,
     min_reviews: int = 5,
     levels: int = 5,
+    copies: str = DROP,
+    core_first: bool = False,
+    plain_words: bool = False,
     items: Sequence[PathLike] = (),
     item_columns: Mapping[str, str] | None = None,
     overwrite: bool = False,
     workers: int | None = None,
+    pool: TaskPool | None = None,
     reading: OnProgress | None = None,
     cutting: OnProgress | None = None,
     reading_items: OnProgress | None = None,
 ) -> Prepared:
     """Read reviews, clean them and save them as a corpus. By default there are as many workers as cores.
 
-    `items` are files about the items of the reviews, and `item_columns` says which of their columns is what.
+    `items` are files about the items of the reviews, and `item_columns` says which of their columns is what. A `pool`
+    does the work instead of the workers; whoever works for it must see the folder of the corpus.
     """
-    out, rules = Path(out), CorpusRules(min_reviews, levels)
+    check_copy_rule(copies)
+    out, rules = Path(out), CorpusRules(min_reviews, levels, copies, core_first, plain_words)
     size = workers if workers is not None else workers_for(files)
     about_items = open_items(
         list(items), item_columns, progress=reading_items
     )  # before hours of reading reviews, not after
     with _no_new_parents(out), new_folder(out, "corpus", overwrite=overwrite) as partial, disk_errors(out):
-        sources = open_sources(list(files), asked, reading)
-        corpus, counts, origin = _build(partial, sources, rules, size, cutting)
+        sources = open_sources(files if isinstance(files, SqlQuery) else list(files), asked, reading)
+        corpus, counts, origin = _build(partial, sources, rules, pool or WorkerPool(size, partial), cutting)
         statistics = _statistics(corpus, counts, sources_of(origin))
         found = gather_items(about_items, corpus.items.index())
         if about_items:
@@ -82,11 +91,11 @@ def prepare_corpus(
 
 
 def _build(
-    folder: Path, sources: Iterable[OpenSource], rules: CorpusRules, workers: int, progress: OnProgress | None
+    folder: Path, sources: Iterable[OpenSource], rules: CorpusRules, workers: TaskPool, progress: OnProgress | None
 ) -> tuple[Corpus, WordCounts, SourcesRead]:
     """The corpus of some sources. Its largest columns are files in the folder."""
     with WordColumns(folder) as words, TemporaryDirectory(dir=folder) as texts:
-        with WorkerPool(workers, folder) as pool:
+        with workers as pool:
             reader = RecordReader(Path(texts))
             for source in sources:
                 reader.read(source, pool)
@@ -96,13 +105,14 @@ def _build(
         return assemble(origin, scale, records, cleaned, rules), words.counts(), origin
 
 
-def workers_for(files: Sequence[PathLike]) -> int:
+def workers_for(files: Sequence[PathLike] | SqlQuery) -> int:
     """How many processes to use: one for small files, otherwise one for each core."""
     size = 0.0
-    for file in files:
+    for file in () if isinstance(files, SqlQuery) else files:
         with contextlib.suppress(InputError):  # the error is raised later, when this file is read
-            place = check_file(file)
-            size += place.stat().st_size / packed_share(place)
+            for location in locate([file]):
+                local = not location.dataset and location.size and not is_address(location.place)
+                size += location.size / (packed_share(location.place) if local else PACKED_SHARE)
     return usable_cores() if size > SMALL else 1
 
 

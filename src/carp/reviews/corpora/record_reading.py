@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from carp.reviews.corpora.copied_texts import text_marks
 from carp.reviews.corpora.records import NO_SPLIT, NO_TIME, NameColumn, RecordColumns
 from carp.reviews.corpora.text_chunks import TextsInFile
-from carp.reviews.corpora.worker_pool import WorkerPool
+from carp.reviews.corpora.worker_pool import TaskPool
 from carp.reviews.sources.gathering import SourcesRead, mixed_splits
 from carp.reviews.sources.json_lines import JsonLines
 from carp.reviews.sources.ledger import Ledger, Record, Rejection, Review
@@ -64,6 +65,7 @@ def _columns(reviews: Sequence[Review]) -> RecordColumns:
         np.fromiter((review.rating for review in reviews), np.float64, count),
         np.fromiter(times, np.int64, count),
         np.fromiter(parts, np.int8, count),
+        text_marks(review.text for review in reviews),
         NameColumn.of(review.title or "" for review in reviews) if any(review.title for review in reviews) else None,
     )
 
@@ -114,8 +116,9 @@ class RecordReader:
         self._ratings: list[NDArray[np.float64]] = []
         self._times: list[NDArray[np.int64]] = []
         self._splits: list[NDArray[np.int8]] = []
+        self._marks: list[NDArray[np.uint64]] = []
 
-    def read(self, source: OpenSource, pool: WorkerPool) -> None:
+    def read(self, source: OpenSource, pool: TaskPool) -> None:
         """Read one source completely."""
         ledger, first = Ledger(), len(self._ratings)
         for path, found in self._chunks(source, pool):
@@ -125,7 +128,7 @@ class RecordReader:
         ends = [end for chunk in self._ratings[first:] for end in (chunk.min(), chunk.max())]
         self.sources_read.add(source, ledger, np.array(ends, np.float64))
 
-    def _chunks(self, source: OpenSource, pool: WorkerPool) -> Iterator[tuple[Path, ReadRecords]]:
+    def _chunks(self, source: OpenSource, pool: TaskPool) -> Iterator[tuple[Path, ReadRecords]]:
         folder, number_of_source = self._folder, len(self.sources_read.sources)
 
         def place(number: int) -> Path:
@@ -148,6 +151,7 @@ class RecordReader:
         self._ratings.append(columns.rating)
         self._times.append(columns.time)
         self._splits.append(columns.split)
+        self._marks.append(columns.mark)
         self.texts.append(TextsInFile(path, self._count, found.text_sizes))
         self._count += len(columns.rating)
 
@@ -156,7 +160,7 @@ class RecordReader:
         split = _joined(self._splits)
         if (split == NO_SPLIT).any() and (split != NO_SPLIT).any():
             raise mixed_splits()
-        rating, time = _joined(self._ratings), _joined(self._times)
+        rating, time, mark = _joined(self._ratings), _joined(self._times), _joined(self._marks)
         titles = self._titles.finish()
         named = titles if any(titles.names) else None
-        return RecordColumns(self._users.finish(), self._items.finish(), rating, time, split, named)
+        return RecordColumns(self._users.finish(), self._items.finish(), rating, time, split, mark, named)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError
+from carp.reviews.corpora.copied_texts import text_marks
 from carp.reviews.split_parts import SPLIT_NAMES
 from carp.reviews.text.tokens import number_by_appearance
 
@@ -50,6 +51,7 @@ class RecordColumns(NamedTuple):
     rating: NDArray[np.float64]  # [N] as in the source
     time: NDArray[np.int64]  # [N] seconds since 1970, NO_TIME where unknown
     split: NDArray[np.int8]  # [N] the part given by the data, or NO_SPLIT
+    mark: NDArray[np.uint64]  # [N] the same for the same text, as `copied_texts` makes it
     title: NameColumn | None = None  # [N] of the thing, empty where the review does not say it
 
     @property
@@ -66,6 +68,7 @@ def columns_of_reviews(reviews: Reviews, where: str) -> RecordColumns:
         np.asarray(reviews.ratings, dtype=np.float64),
         np.fromiter(times, np.int64, len(reviews)),
         np.full(len(reviews), NO_SPLIT, np.int8) if reviews.splits is None else _split_parts(reviews.splits, where),
+        text_marks(reviews.texts),
         None if reviews.titles is None else NameColumn.of(title or "" for title in reviews.titles),
     )
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from carp.reviews.corpora.copied_texts import Marks, near_copy_keys
 from carp.reviews.corpora.growing_columns import ColumnFile, ColumnInMemory, GrowingColumn
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.corpora.text_chunks import TextChunk
@@ -27,17 +28,18 @@ class KeptTexts(NamedTuple):
 
     chunk: TextChunk
     places: Ints  # which texts of the chunk
+    plain: bool  # whether a word is a run of letters and digits, whatever the script
 
 
 class CutTexts(NamedTuple):
-    """The kept texts that contain a word, and their words."""
+    """The kept texts and their words."""
 
-    worded: NDArray[np.bool_]  # [kept]
-    text: bytes  # the texts with a word, end to end
+    text: bytes  # end to end
     text_sizes: Ints
     tokens: Tokens
     total: Ints  # [distinct words] how often each occurs
     documents: Ints  # [distinct words] in how many texts each occurs
+    copy_keys: Marks  # [texts, keys] which near-copies share
 
 
 CutEach = Callable[[Callable[[KeptTexts], CutTexts], Iterable[KeptTexts]], Iterator[CutTexts]]  # for instance `map`
@@ -45,17 +47,12 @@ CutEach = Callable[[Callable[[KeptTexts], CutTexts], Iterable[KeptTexts]], Itera
 
 def cut_texts(kept: KeptTexts) -> CutTexts:
     texts = kept.chunk.encoded(kept.places)
-    tokens = tokenise_bytes(texts)
-    worded = np.diff(tokens.offsets) > 0
-    if not worded.all():
-        texts = [texts[place] for place in np.flatnonzero(worded).tolist()]
-        tokens = tokens._replace(offsets=np.concatenate([tokens.offsets[:1], tokens.offsets[1:][worded]]))
+    tokens = tokenise_bytes(texts, plain=kept.plain)
     sizes = np.fromiter(map(len, texts), np.int64, len(texts))
     words = len(tokens.words)
     total = np.bincount(tokens.tokens, minlength=words)
-    return CutTexts(
-        worded, b"".join(texts), sizes, tokens, total, count_documents(tokens.tokens, tokens.offsets, words)
-    )
+    documents = count_documents(tokens.tokens, tokens.offsets, words)
+    return CutTexts(b"".join(texts), sizes, tokens, total, documents, near_copy_keys(tokens))
 
 
 def count_documents(tokens: NDArray[np.int32], offsets: Ints, words: int) -> Ints:
@@ -87,7 +84,7 @@ class WordColumns:
         }
         self._places: dict[str, int] = {}
         self._total = self._documents = np.zeros(0, np.int64)
-        self._worded: list[NDArray[np.bool_]] = []
+        self._copy_keys: list[Marks] = []
         self._text_sizes: list[Ints] = []
         self._token_counts: list[Ints] = []
 
@@ -102,10 +99,16 @@ class WordColumns:
                 column.abandon()
 
     def cut(
-        self, chunks: Sequence[TextChunk], kept: Ints, each: CutEach = map, progress: OnProgress | None = None
+        self,
+        chunks: Sequence[TextChunk],
+        kept: Ints,
+        each: CutEach = map,
+        progress: OnProgress | None = None,
+        *,
+        plain: bool = False,
     ) -> None:
         """Cut the texts of the kept records into words and append them, in order."""
-        tasks, done = _kept_texts(chunks, kept), 0
+        tasks, done = _kept_texts(chunks, kept, plain), 0
         for task, found in zip(tasks, each(cut_texts, tasks), strict=True):
             self._add(found)
             task.chunk.discard()
@@ -121,7 +124,7 @@ class WordColumns:
         self._growing["tokens"].append(place_of[cut.tokens.tokens])
         self._growing["token_starts"].append(cut.tokens.starts)
         self._growing["token_lengths"].append(cut.tokens.lengths)
-        self._worded.append(cut.worded)
+        self._copy_keys.append(cut.copy_keys)
         self._text_sizes.append(cut.text_sizes)
         self._token_counts.append(np.diff(cut.tokens.offsets))
 
@@ -133,9 +136,9 @@ class WordColumns:
         self._total[place_of] += total
         self._documents[place_of] += documents
 
-    def worded(self) -> NDArray[np.bool_]:
-        """Which of the kept records contain a word."""
-        return np.concatenate(self._worded)
+    def copy_keys(self) -> Marks:
+        """For each text the keys that its near-copies share."""
+        return np.concatenate(self._copy_keys)
 
     def counts(self) -> tuple[Ints, Ints]:
         """For each word, how often it occurs in the texts, and in how many of them."""
@@ -152,11 +155,11 @@ class WordColumns:
         }
 
 
-def _kept_texts(chunks: Sequence[TextChunk], kept: Ints) -> list[KeptTexts]:
+def _kept_texts(chunks: Sequence[TextChunk], kept: Ints, plain: bool) -> list[KeptTexts]:
     """The kept records of each chunk. Chunks without any are left out."""
     edges = np.searchsorted(kept, [*(chunk.first for chunk in chunks), np.iinfo(np.int64).max])
     return [
-        KeptTexts(chunk, kept[edges[number] : edges[number + 1]] - chunk.first)
+        KeptTexts(chunk, kept[edges[number] : edges[number + 1]] - chunk.first, plain)
         for number, chunk in enumerate(chunks)
         if edges[number] < edges[number + 1]
     ]

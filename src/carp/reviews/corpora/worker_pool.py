@@ -8,13 +8,27 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from carp.reviews.corpora.worker_processes import WorkerProcesses, end_with_the_starter
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 MOST_WORKERS = 8  # more would only wait for the one process that reads and writes, and each needs memory
+
+
+class TaskPool(Protocol):
+    """Whoever does tasks for somebody else: processes of this machine, or of others."""
+
+    size: int
+
+    def __enter__(self) -> TaskPool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]: ...
 
 
 class WorkerPool:

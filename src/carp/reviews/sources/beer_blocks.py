@@ -42,7 +42,7 @@ def beer_records(lines: Iterator[Line], out_of: float, check: Check) -> Iterator
             fields = _beer_fields(block)
             rating = _beer_rating(fields.get("rating"), out_of)
         except Unusable as fault:
-            yield Rejection(check.file, start, str(fault))
+            yield Rejection.of(check.file, start, str(fault), fault.value)
             continue
         who, what, text, time, title = map(fields.get, ("user", "item", "text", "time", "title"))
         yield check(start, who, what, rating, text, time, None, title)
@@ -83,5 +83,5 @@ def _beer_rating(value: str | None, out_of: float) -> float:
         raise Unusable("rating is missing")
     score, slash, highest = value.partition("/")
     if slash and number_of(highest) != out_of:
-        raise Unusable(f"rating is not out of {out_of:g}")
+        raise Unusable(f"rating is not out of {out_of:g}", value)
     return number_of(score)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from carp.errors import InputError
 from carp.reviews.sources.ledger import Check, Record
 from carp.reviews.sources.recognition import ROLES, resolve_columns
 from carp.reviews.sources.request import OpenSource, SourceRequest
+from carp.reviews.sources.unpacking import SourceFile
 
 BATCH_ROWS = 50_000
 
@@ -29,11 +30,18 @@ def table_errors(name: str) -> Iterator[None]:
         ) from None
 
 
-def read_parquet(place: Path, asked: SourceRequest) -> OpenSource:
+def scan_parquet(file: SourceFile) -> Any:
+    """The table of a Parquet file, or of a folder of them, whose folders may name columns, as in year=2014."""
     import polars
 
-    with table_errors(str(place)):
-        return read_polars(polars.scan_parquet(place), str(place), "parquet", asked)
+    if file.dataset:
+        return polars.scan_parquet(f"{glob.escape(str(file.path))}/**/*", hive_partitioning=True)
+    return polars.scan_parquet(file.path)
+
+
+def read_parquet(file: SourceFile, asked: SourceRequest) -> OpenSource:
+    with table_errors(str(file)):
+        return read_polars(scan_parquet(file), str(file), "parquet", asked)
 
 
 def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> OpenSource:
@@ -52,7 +60,7 @@ def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> Ope
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
     records = _table_records(polars_rows(table, name), list(chosen), check)
-    return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen))
+    return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen), columns=chosen)
 
 
 def polars_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
@@ -69,12 +77,20 @@ def polars_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
 def read_pandas(frame: Any, asked: SourceRequest) -> OpenSource:
     name = "pandas frame"
     names = [str(column) for column in frame.columns]
+    columns = [pandas_column(frame, place) for place in range(len(names))]
+    return table_source(names, zip(*columns, strict=True), name, "frame", asked)
+
+
+def table_source(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], name: str, format: str, asked: SourceRequest
+) -> OpenSource:
+    """The reviews in the rows of a table with these columns."""
     chosen = resolve_columns(names, asked.columns, name)
-    columns = [pandas_column(frame, names.index(column)) for column in chosen.values()]
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    records = _table_records(zip(*columns, strict=True), list(chosen), check)
-    return OpenSource(name, "frame", scale, records, title_column=asked.title_column(chosen))
+    roles = {column: role for role, column in chosen.items()}
+    records = _table_records(rows, [roles.get(column, "") for column in names], check)
+    return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen), columns=chosen)
 
 
 def pandas_column(frame: Any, place: int) -> list[Any]:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from carp.errors import InputError
 from carp.reviews.rating_scale import RatingScale
-from carp.reviews.sources.ledger import Ledger, Review, Reviews, TitleColumn
+from carp.reviews.sources.ledger import Ledger, Rejection, Review, Reviews, TitleColumn
+from carp.reviews.sources.line_reading import NOT_UTF8
 from carp.reviews.sources.request import OpenSource
 
 
@@ -28,6 +29,20 @@ class SourcesRead:
     @property
     def format(self) -> str:
         return "+".join(dict.fromkeys(source.format for source in self._sources))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Which column has which role; of sources with different names, all of them."""
+        names: dict[str, list[str]] = {}
+        for source in self._sources:
+            for role, name in source.columns.items():
+                names.setdefault(role, []).append(name)
+        return {role: " or ".join(dict.fromkeys(found)) for role, found in names.items()}
+
+    @property
+    def encodings(self) -> dict[str, str]:
+        """The encodings of the sources that are not UTF-8."""
+        return {source.name: source.encoding for source in self._sources if source.encoding not in (None, "utf-8")}
 
     @property
     def title_column(self) -> TitleColumn | None:
@@ -100,6 +115,8 @@ def gather(sources: Iterable[OpenSource]) -> Reviews:
         sources=read.sources,
         titles=_titles(reviews),
         title_column=read.title_column,
+        columns=read.columns,
+        encodings=read.encodings,
     )
 
 
@@ -109,12 +126,20 @@ def _titles(reviews: list[Review]) -> list[str | None] | None:
     return found if same else None
 
 
+def _fault(first: Rejection) -> str:
+    return f"line {first.line:,}: {first.reason}" + ("" if first.value is None else f", {first.value}")
+
+
 def _nothing_usable(source: OpenSource, ledger: Ledger) -> InputError:
     if not ledger.read:
         return InputError("there are no records", where=source.name, fix="give a file with reviews")
-    faults = "; ".join(f"line {first.line:,}: {reason}" for reason, first in list(ledger.first.items())[:3])
+    faults = "; ".join(map(_fault, list(ledger.first.values())[:3]))
     if any("Python dict" in reason for reason in ledger.counts):
         fix = "convert the file to JSON lines with one JSON object a line"
+    elif NOT_UTF8 in ledger.counts:
+        fix = "say in which encoding it is with --encoding, for instance --encoding cp1252"
+    elif any("rating is not out of" in reason for reason in ledger.counts):
+        fix = "give the scale with --rating-range LOW HIGH, for instance --rating-range 0 100 for per cent"
     else:
         fix = f"check that its format is {source.format}, or say which it is with --format"
     return InputError(f"none of the {ledger.read:,} records can be used ({faults})", where=source.name, fix=fix)

@@ -9,18 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
 
 from carp.errors import InputError, UsageError, nearest
-from carp.reviews.sources.frames import pandas_column, polars_rows, table_errors
+from carp.reviews.sources.frames import pandas_column, polars_rows, scan_parquet, table_errors
 from carp.reviews.sources.item_fields import ItemCheck, ItemRecord, python_literal
 from carp.reviews.sources.item_records import ItemText
+from carp.reviews.sources.json_values import is_spread, json_lines_of
 from carp.reviews.sources.ledger import Ledger, Rejection
 from carp.reviews.sources.line_reading import (
     LINE_TOO_LONG,
     MAX_BYTES,
+    CsvRow,
     Line,
     head_lines,
     line_fault,
@@ -28,13 +33,14 @@ from carp.reviews.sources.line_reading import (
     read_rows,
 )
 from carp.reviews.sources.recognition import (
-    PathLike,
     guess_column,
     object_keys,
     refuse_strange,
     split_header,
 )
-from carp.reviews.sources.unpacking import check_file, first_bytes
+from carp.reviews.sources.sheets import fitted, sheet_rows
+from carp.reviews.sources.source_files import Reading, locate, opened
+from carp.reviews.sources.unpacking import PARQUET, ZIP, SourceFile, first_bytes
 from carp.reviews.split_parts import OnProgress
 
 ITEM_ROLES = ("item", "title", "category", "description", "picture")
@@ -57,6 +63,7 @@ class OpenItems(NamedTuple):
     name: str
     columns: dict[str, str]  # role and its name in the file
     records: Iterator[Found]
+    folder: Any = None  # with copies of files from elsewhere, to be kept until they are read
 
 
 @dataclass(repr=False)
@@ -161,7 +168,10 @@ def open_items(
         raise UsageError(
             f"items cannot be read from a {type(source).__name__}", fix="give a path, a list of paths, or a frame"
         )
-    return [_open(path, columns, max_bytes, progress) for path in paths]
+    folder = TemporaryDirectory(prefix="carp-")  # it is removed when nothing refers to it any longer
+    how = Reading(Path(folder.name), max_bytes, keeps=True)
+    files = [file for location in locate(paths) for file in opened(location, how)]
+    return [_open(file, columns, max_bytes, progress)._replace(folder=folder) for file in files]
 
 
 def check_item_columns(columns: Mapping[str, str] | None) -> None:
@@ -170,21 +180,26 @@ def check_item_columns(columns: Mapping[str, str] | None) -> None:
             raise UsageError(f"there is no role {role!r} for a column of items", fix=nearest(role, ITEM_ROLES))
 
 
-def _open(path: PathLike, columns: Mapping[str, str] | None, max_bytes: int, progress: OnProgress | None) -> OpenItems:
-    place = check_file(path)
-    if first_bytes(place).startswith(b"PAR1"):
-        import polars
-
+def _open(
+    place: SourceFile, columns: Mapping[str, str] | None, max_bytes: int, progress: OnProgress | None
+) -> OpenItems:
+    first = b"" if place.dataset else first_bytes(place)
+    if place.dataset or first.startswith(PARQUET):
         with table_errors(str(place)):
-            return _table(polars.scan_parquet(place), str(place), columns)
+            return _table(scan_parquet(place), str(place), columns)
+    if first.startswith(ZIP):
+        return _rows(sheet_rows(place), str(place), columns, sheet=True)
     head = head_lines(place, max_bytes=max_bytes)
     if not head:
         raise InputError("the file has no usable line", where=str(place), fix="give a file with items")
     refuse_strange(head[0], str(place))
-    lines = read_lines(place, max_bytes=max_bytes, progress=progress)
-    if head[0].lstrip().startswith(b"{"):
+    if head[0].lstrip().startswith((b"{", b"[")):
+        if is_spread(head):
+            head = [b"[", *(line for _, line in islice(json_lines_of(place, head), 200) if line)]
+        lines = json_lines_of(place, head, max_bytes=max_bytes, progress=progress)
         return _json(lines, head, str(place), columns)
-    return _csv(lines, head, str(place), columns)
+    lines = read_lines(place, max_bytes=max_bytes, progress=progress)
+    return _rows(read_rows(lines, split_header(head[0], ITEM_NAMES)[0]), str(place), columns, sheet=False)
 
 
 def choose_item_columns(names: Sequence[str], columns: Mapping[str, str] | None, where: str) -> dict[str, str]:
@@ -267,12 +282,12 @@ def _record(line: bytes) -> dict[str, Any] | str:
     return record if isinstance(record, dict) else "not a JSON object"
 
 
-def _csv(lines: Iterator[Line], head: Sequence[bytes], name: str, columns: Mapping[str, str] | None) -> OpenItems:
-    rows = read_rows(lines, split_header(head[0], ITEM_NAMES)[0])
-    header = next(rows)
-    if header.fault:
-        raise InputError(f"the header cannot be read ({header.fault})", where=name, fix="check the first line")
-    names = [one.strip() for one in header.fields]
+def _rows(rows: Iterator[CsvRow], name: str, columns: Mapping[str, str] | None, *, sheet: bool) -> OpenItems:
+    header = next(rows, None)
+    if header is None or header.fault:
+        what = header.fault if header else "there is none"
+        raise InputError(f"the header cannot be read ({what})", where=name, fix="check the first line")
+    names = ["" if one is None else str(one).strip() for one in header.fields]
     chosen = choose_item_columns(names, columns, name)
     check, fields = _check_and_order(chosen, names, name)
     order = [names.index(one) if one else len(names) for one in fields]
@@ -281,7 +296,9 @@ def _csv(lines: Iterator[Line], head: Sequence[bytes], name: str, columns: Mappi
         for line, values, fault in rows:
             if fault:
                 yield Rejection(name, line, fault)
-            elif len(values) == len(names):
+                continue
+            values = fitted(values, len(names)) if sheet else values
+            if len(values) == len(names):
                 values.append("")
                 yield check(line, *[values[place] for place in order])
             elif len(values) > 1 or not values[0].isspace():

@@ -36,7 +36,7 @@ class JsonLines:
                 try:
                     record = decode(line)
                 except (ValueError, RecursionError) as error:
-                    yield Rejection(check.file, number, _fault(line, error))
+                    yield Rejection.of(check.file, number, _fault(line, error), line)
                     continue
                 item = record.variant if record.item is None else record.item
                 yield check(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from functools import lru_cache
 from html.entities import html5
 from numbers import Integral, Real
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.reviews.rating_scale import RatingScale
+from carp.reviews.sources.ratings import read_rating
 from carp.reviews.split_parts import PARTS, SPLIT_NAMES
 from carp.storage import write_bytes
 
@@ -29,12 +29,25 @@ KEPT_REJECTIONS = 100_000
 MAX_TEXT = 200_000
 MAX_ID = 1_000
 MAX_TITLE = 1_000
+SHOWN = 60  # characters of a value that are shown
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+ESCAPED_AT_MOST = 3
+_HIDDEN = re.compile(r"<!--.*?-->|<(script|style)\b[^<>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
+_LINE_TAG = re.compile(r"</?(?:br|p|div|li|tr|h[1-6]|blockquote|ul|ol|table|hr)(?:\s[^<>]*)?/?>", re.IGNORECASE)
+_TAG = re.compile(
+    r"</?(?:a|abbr|b|big|center|cite|code|em|font|i|iframe|img|input|ins|kbd|mark|object|pre|q|s|small|span|strike|strong|sub"
+    r"|sup|tbody|td|th|thead|tt|u|video)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
 _DATE_FORMATS = ("%B %d, %Y", "%b %d, %Y", "%m %d, %Y", "%m/%d/%Y")
 
 
 class Unusable(Exception):
-    """Why one record cannot be used."""
+    """Why one record cannot be used, and the value that is to blame, if there is one."""
+
+    def __init__(self, reason: str, value: Any = None) -> None:
+        super().__init__(reason)
+        self.value = value
 
 
 class Review(msgspec.Struct, frozen=True, gc=False):
@@ -49,12 +62,18 @@ class Review(msgspec.Struct, frozen=True, gc=False):
     title: str | None = None  # of the thing, if the review says it
 
 
-class Rejection(msgspec.Struct, frozen=True, gc=False):
+class Rejection(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One record that could not be used, and why."""
 
     file: str
     line: int  # where the record starts, from 1; in frames and Parquet files the row
     reason: str
+    value: str | None = None  # the beginning of what is to blame, if there is anything
+
+    @classmethod
+    def of(cls, file: str, line: int, reason: str, value: Any = None) -> Rejection:
+        """A rejection that shows the beginning of the value that caused it."""
+        return cls(file, line, reason, None if value is None else shown_value(value))
 
 
 Record = Review | Rejection
@@ -126,7 +145,8 @@ class Ledger:
         ranked = sorted(self.counts.items(), key=lambda entry: -entry[1])
         for reason, count in ranked[:reasons]:
             first = self.first[reason]
-            lines.append(f"  {count:,} × {reason} (first: {first.file} line {first.line:,})")
+            value = "" if first.value is None else f", {first.value}"
+            lines.append(f"  {count:,} × {reason} (first: {first.file} line {first.line:,}{value})")
         if len(ranked) > reasons:
             lines.append(f"  and {len(ranked) - reasons:,} more reasons")
         return "\n".join(lines)
@@ -140,13 +160,29 @@ class Ledger:
         write_bytes(Path(path), b"\n".join(rows) + b"\n")
 
 
+def shown_value(value: Any) -> str:
+    """A value as it is shown in a sentence, in one line and not too long.
+
+    >>> shown_value("eleven"), shown_value([1, 2]), shown_value("x" * 100)[-5:]
+    ("'eleven'", '[1, 2]', "xxx…'")
+    """
+    if isinstance(value, bytes):
+        value = value[: 4 * SHOWN].decode("utf-8", "backslashreplace")
+    if isinstance(value, str):
+        return repr(value[:SHOWN] + ("…" if len(value) > SHOWN else ""))
+    if isinstance(value, int | list | dict | tuple) and sys.getsizeof(value) > 4 * SHOWN:
+        return f"a {type(value).__name__}"
+    text = repr(value)
+    return text[:SHOWN] + ("…" if len(text) > SHOWN else "")
+
+
 def identifier(value: Any, role: str) -> str:
     if type(value) is not str:
         value = _name_of(value, role)
     if not value or value.isspace():
         raise Unusable(f"{role} is empty")
     if len(value) > MAX_ID:
-        raise Unusable(f"{role} is longer than {MAX_ID:,} characters")
+        raise Unusable(f"{role} is longer than {MAX_ID:,} characters", value)
     return _unicode(value, role)
 
 
@@ -154,7 +190,7 @@ def _name_of(value: Any, role: str) -> str:
     if _is_missing(value):
         raise Unusable(f"{role} is missing")
     if isinstance(value, bool) or not isinstance(value, str | float | Real):
-        raise Unusable(f"{role} is neither text nor a number")
+        raise Unusable(f"{role} is neither text nor a number", value)
     if isinstance(value, float) and value.is_integer():  # in frames with missing values, 12 has become 12.0
         value = int(value)
     try:
@@ -169,35 +205,48 @@ def _is_missing(value: Any) -> bool:
 
 def _unicode(value: str, role: str) -> str:
     if not (value.isascii() or is_unicode(value)):
-        raise Unusable(f"{role} is not valid Unicode")
+        raise Unusable(f"{role} is not valid Unicode", value)
     return value
 
 
-def number_of(value: Any) -> float:
+def number_of(value: Any, highest: float = 5.0) -> float:
+    """The number of a rating as it is written. A rating that says what it is out of must say the highest one."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise Unusable("rating is missing")
-    number = math.nan
-    # Python reads 1_0 as ten, which is not what a file means.
-    is_number = isinstance(value, str | Real | Decimal) and not isinstance(value, bool)
-    if is_number and not (isinstance(value, str) and "_" in value):
-        with contextlib.suppress(ValueError, OverflowError):
-            number = float(value)
-    if not math.isfinite(number):
-        raise Unusable("rating is not a number")
-    return number
+    found = read_rating(value)
+    if found is None:
+        raise Unusable("rating is not a number", value)
+    if found.out_of is not None and found.out_of != highest:
+        raise Unusable(f"rating is not out of {highest:g}", value)
+    return found.value
 
 
-def _words(value: Any) -> str:
+def _words(value: Any, *, markup: bool) -> str:
     if type(value) is not str:
         if _is_missing(value):
             raise Unusable("text is missing")
         if not isinstance(value, str):
-            raise Unusable("text is not a string")
+            raise Unusable("text is not a string", value)
     if len(value) > MAX_TEXT:
-        raise Unusable(f"text is longer than {MAX_TEXT:,} characters")
-    if "&" in value:
-        value = unescape(value)
+        raise Unusable(f"text is longer than {MAX_TEXT:,} characters", value)
+    value = (unescape(value) if "&" in value else value) if markup else without_markup(value)
     return "" if value.isspace() else _unicode(value, "text")
+
+
+def without_markup(text: str) -> str:
+    """A text without tags of HTML, and with characters in place of entities, also of those that were escaped twice.
+
+    >>> without_markup("Good &amp;amp; <b>loud</b>.<br />I <3 it<script>x()</script>, 2 < 3")
+    'Good & loud.\\nI <3 it, 2 < 3'
+    """
+    for _ in range(ESCAPED_AT_MOST):
+        if "&" not in text or (plain := unescape(text)) == text:
+            break
+        text = plain
+    if "<" not in text:
+        return text
+    text = _LINE_TAG.sub("\n", _HIDDEN.sub("", text))
+    return _TAG.sub("", text)
 
 
 def unescape(text: str) -> str:
@@ -247,7 +296,7 @@ def _part(value: Any) -> str:
         raise Unusable("split is missing")
     part = SPLIT_NAMES.get(value.strip().lower()) if isinstance(value, str) else None
     if part is None:
-        raise Unusable("split is not train, valid or test")
+        raise Unusable("split is not train, valid or test", value)
     return PARTS[part]
 
 
@@ -295,12 +344,21 @@ class Check:
     """Turn the fields of one record into a Review or a Rejection."""
 
     def __init__(
-        self, file: str, scale: RatingScale | None, *, any_rating: bool, splits: bool, titles: bool = True
+        self,
+        file: str,
+        scale: RatingScale | None,
+        *,
+        any_rating: bool,
+        splits: bool,
+        titles: bool = True,
+        markup: bool = False,
     ) -> None:
         self.file = file
         self.splits = splits
         self.titles = titles
+        self.markup = markup
         self.low, self.high = -math.inf, math.inf
+        self.out_of = 5.0 if scale is None else scale.high
         if scale is not None and not any_rating:
             # As in the paper, low beer scores count as the lowest. Scores above the highest do not exist.
             self.low, self.high = (0.0 if scale.clip else scale.low), scale.high
@@ -310,14 +368,14 @@ class Check:
     ) -> Review | Rejection:
         try:
             who, what = identifier(user, "user"), identifier(item, "item")
-            number = rating if type(rating) is float and math.isfinite(rating) else number_of(rating)
+            number = rating if type(rating) is float and math.isfinite(rating) else number_of(rating, self.out_of)
             if not self.low <= number <= self.high:
-                raise Unusable(f"rating lies outside {self.low:g} to {self.high:g}")
+                raise Unusable(f"rating lies outside {self.low:g} to {self.high:g}", rating)
             part = _part(split) if self.splits else None
             named = title_of(title) if self.titles else None
-            return Review(who, what, number, _words(text), seconds(time), part, named)
+            return Review(who, what, number, _words(text, markup=self.markup), seconds(time), part, named)
         except Unusable as fault:
-            return Rejection(self.file, line, str(fault))
+            return Rejection.of(self.file, line, str(fault), fault.value)
 
 
 @dataclass(repr=False)
@@ -336,6 +394,8 @@ class Reviews:
     sources: list[str]
     titles: list[str | None] | None = None  # of the thing of each review, if the reviews say it
     title_column: TitleColumn | None = None
+    columns: dict[str, str] = field(default_factory=dict)  # role and its name in the source
+    encodings: dict[str, str] = field(default_factory=dict)  # of files that are not UTF-8
 
     def __len__(self) -> int:
         return len(self.users)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from carp.reviews.sources.unpacking import reading_faults, unpacked
+from carp.reviews.sources.unpacking import Place, reading_faults, unpacked
 from carp.reviews.split_parts import OnProgress
 
 MAX_BYTES = 64 << 30
@@ -50,7 +49,7 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
         yield b"".join(held)
 
 
-def read_lines(path: Path, *, max_bytes: int = MAX_BYTES, progress: OnProgress | None = None) -> Iterator[Line]:
+def read_lines(path: Place, *, max_bytes: int = MAX_BYTES, progress: OnProgress | None = None) -> Iterator[Line]:
     """The lines of a file. A byte order mark at the start is skipped."""
     number = 0
     with reading_faults(path, lambda: number):
@@ -127,7 +126,7 @@ class _LineCollector:
         return found
 
 
-def read_stretches(path: Path, *, max_bytes: int = MAX_BYTES, progress: OnProgress | None = None) -> Iterator[Stretch]:
+def read_stretches(path: Place, *, max_bytes: int = MAX_BYTES, progress: OnProgress | None = None) -> Iterator[Stretch]:
     """The lines of `read_lines`, a few megabytes at a time, to be separated by other processes."""
     collector = _LineCollector()
     with reading_faults(path, lambda: collector.next_line - 1):
@@ -140,7 +139,7 @@ def read_stretches(path: Path, *, max_bytes: int = MAX_BYTES, progress: OnProgre
         yield collector.stretch()
 
 
-def head_lines(path: Path, *, lines: int = 200, size: int = 1 << 20, max_bytes: int = MAX_BYTES) -> list[bytes]:
+def head_lines(path: Place, *, lines: int = 200, size: int = 1 << 20, max_bytes: int = MAX_BYTES) -> list[bytes]:
     """The first lines that are not blank, to recognise the format. Lines that are too long are left out."""
     head: list[bytes] = []
     for _, line in read_lines(path, max_bytes=max_bytes):

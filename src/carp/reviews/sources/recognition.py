@@ -11,9 +11,10 @@ import msgspec
 
 from carp.errors import InputError, UsageError, nearest
 from carp.reviews.sources.line_reading import head_lines
-from carp.reviews.sources.unpacking import check_file, first_bytes
+from carp.reviews.sources.ratings import read_rating
+from carp.reviews.sources.unpacking import PARQUET, ZIP, check_file, first_bytes
 
-FORMATS = ("amazon", "amazon2023", "yelp", "beer", "jsonl", "csv", "parquet")
+FORMATS = ("amazon", "amazon2023", "yelp", "beer", "jsonl", "csv", "parquet", "xlsx")
 
 REQUIRED = ("user", "item", "rating", "text")
 ROLES = (*REQUIRED, "time", "split", "title")
@@ -50,7 +51,6 @@ JSON_NAMES: dict[str, dict[str, str]] = {
 PathLike = str | os.PathLike[str]
 
 BEER_LINE = re.compile(rb"\s*((?:beer|review|user)/\w+)\s*:(.*)", re.DOTALL)
-_JSON_ARRAY = re.compile(rb"\s*\[\s*(\{|$)")
 
 
 def _plain_name(name: str) -> str:
@@ -83,6 +83,13 @@ def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, whe
         if name is not None:
             chosen[role] = name
     missing = [role for role in REQUIRED if role not in chosen]
+    if missing and looks_like_data(names):
+        raise InputError(
+            f"the first line looks like a review and not like a header: {listed}",
+            where=where,
+            fix="write a line with the names of the columns above it, or number the columns, as in "
+            "--column user=1 --column item=2 --column rating=3 --column text=4",
+        )
     if missing:
         raise InputError(
             f"no column is recognised as {' or '.join(missing)}; the columns are {listed}",
@@ -93,6 +100,23 @@ def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, whe
     if twice:
         raise InputError(f"the column {twice[0]!r} appears twice", where=where, fix="rename one of them")
     return chosen
+
+
+def looks_like_data(names: Sequence[str]) -> bool:
+    """Whether these are the values of a record rather than the names of columns.
+
+    >>> looks_like_data(["ann", "lamp", "5", "Bright, and cheap."]), looks_like_data(["who", "what", "how", "words"])
+    (True, False)
+    """
+    return len(names) >= len(REQUIRED) and any(
+        read_rating(name) is not None or len(name.split()) > 5 or name.rstrip().endswith((".", "!")) for name in names
+    )
+
+
+def numbered_columns(names: Sequence[str], columns: Mapping[str, str] | None) -> bool:
+    """Whether the columns are asked for by their numbers, because there is no header."""
+    asked = [] if columns is None else list(columns.values())
+    return bool(asked) and all(name.isdecimal() for name in asked) and not set(asked) & set(names)
 
 
 def _once(names: Sequence[str]) -> list[str]:
@@ -116,8 +140,9 @@ def check_columns(columns: Mapping[str, str] | None, format: str) -> None:
 def detect_format(path: PathLike) -> str:
     """The format of a file, recognised by its first records. The name of the file does not matter."""
     place = check_file(path)
-    if first_bytes(place).startswith(b"PAR1"):
-        return "parquet"
+    first = first_bytes(place)
+    if first.startswith((PARQUET, ZIP)):
+        return "parquet" if first.startswith(PARQUET) else "xlsx"
     return recognise(head_lines(place), str(place))
 
 
@@ -125,6 +150,8 @@ def recognise(head: Sequence[bytes], where: str) -> str:
     if not head:
         raise InputError("the file has no content", where=where, fix="give a file with reviews")
     refuse_strange(head[0], where)
+    if head[0].lstrip().startswith((b"[", b"{")):
+        return _recognise_json(head)
     fields = split_header(head[0])[1]
     recognised = sum(guess_column(role, fields) is not None for role in REQUIRED)
     if recognised >= 3:
@@ -134,8 +161,6 @@ def recognise(head: Sequence[bytes], where: str) -> str:
             return _recognise_object(keys)
     if any(BEER_LINE.match(line) for line in head):
         return "beer"
-    if head[0].lstrip().startswith(b"{"):
-        return "amazon" if b"'reviewerID'" in head[0] else "jsonl"
     if b"\0" not in head[0] and (len(fields) >= 4 or (recognised and len(fields) > 1)):
         return "csv"
     raise InputError(
@@ -151,22 +176,6 @@ def _shortened(line: bytes) -> str:
 
 
 def refuse_strange(first: bytes, where: str) -> None:
-    if _JSON_ARRAY.match(first):
-        raise InputError(
-            "this is one JSON array; reviews are read from JSON lines, one object a line",
-            where=where,
-            fix="convert it, for instance with: jq -c '.[]' FILE > reviews.jsonl",
-        )
-    if first.strip() == b"{":
-        raise InputError(
-            "this is JSON spread over several lines; reviews are read from JSON lines, one object a line",
-            where=where,
-            fix="convert it, for instance with: jq -c . FILE > reviews.jsonl",
-        )
-    if first.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(
-            "the file is written in UTF-16", where=where, fix="convert it with: iconv -f UTF-16 -t UTF-8 FILE > NEW"
-        )
     if first[257:262] == b"ustar":
         raise InputError("this is a tar archive", where=where, fix="unpack it with tar -x and give the file inside")
 
@@ -177,6 +186,18 @@ def object_keys(line: bytes) -> list[str]:
     except (ValueError, RecursionError):
         return []
     return list(value) if isinstance(value, dict) else []
+
+
+def keys_of(head: Sequence[bytes]) -> list[str]:
+    """The names in all objects among the first lines, in order of appearance."""
+    return list(dict.fromkeys(key for line in head for key in object_keys(line)))
+
+
+def _recognise_json(head: Sequence[bytes]) -> str:
+    for line in head:
+        if keys := object_keys(line):
+            return _recognise_object(keys)
+    return "amazon" if b"'reviewerID'" in head[0] else "jsonl"
 
 
 def _recognise_object(keys: Iterable[str]) -> str:

@@ -1,16 +1,18 @@
-"""The content of plain, gzip and zstd files.
+"""The content of plain, gzip and zstd files, in UTF-8.
 
 The packing is recognised by the first bytes of a file, not by its name. Unpacking stops at a limit.
 """
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,14 +26,39 @@ BOMB_RATIO = 50  # texts are packed to a third of their size, rarely to a twenti
 BOMB_FLOOR = 16 << 20
 PACKED_SHARE = 0.3
 
-GZIP, ZSTD, PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+GZIP, ZSTD, PARQUET, ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"PK\x03\x04"
 OTHER_PACKINGS = {
-    b"PK\x03\x04": ("a zip archive", "unzip"),
     b"BZh": ("a bzip2 file", "bunzip2"),
     b"\xfd7zXZ\x00": ("an xz file", "unxz"),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
 }
 PROBE = max(len(magic) for magic in [GZIP, ZSTD, *OTHER_PACKINGS])
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file on this machine, and what it is called when something is said about it."""
+
+    path: Path
+    shown: str = ""  # if it is a copy: the name of the original
+    encoding: str | None = None  # if it is not UTF-8
+    dataset: bool = False  # a folder of Parquet files that is one table
+
+    def __str__(self) -> str:
+        return self.shown or str(self.path)
+
+    def open(self) -> BinaryIO:
+        return self.path.open("rb")
+
+    def stat(self) -> os.stat_result:
+        return self.path.stat()
+
+
+Place = str | os.PathLike[str] | SourceFile
+
+
+def as_file(place: Place) -> SourceFile:
+    return place if isinstance(place, SourceFile) else SourceFile(Path(place))
 
 
 class _Broken(Exception):
@@ -43,7 +70,7 @@ class _Bomb(Exception):
 
 
 @contextmanager
-def _refusals(path: Path) -> Iterator[None]:
+def _refusals(path: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -53,7 +80,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reading_faults(path: Path, lines: Callable[[], int]) -> Iterator[None]:
+def reading_faults(path: Place, lines: Callable[[], int]) -> Iterator[None]:
     """Turn what stops the reading of a file into an InputError that says how many complete lines were read."""
     try:
         with _refusals(path):
@@ -72,16 +99,16 @@ def reading_faults(path: Path, lines: Callable[[], int]) -> Iterator[None]:
         ) from None
 
 
-def check_file(path: str | os.PathLike[str]) -> Path:
-    """The path, if it is a file that can be read."""
-    place = Path(path)
+def check_file(path: Place) -> SourceFile:
+    """The file, if it can be read."""
+    place = as_file(path)
     with _refusals(place):
         try:
             facts = place.stat()
         except (FileNotFoundError, NotADirectoryError, ValueError):
             raise InputError("there is no such file", where=str(place), fix="check the path") from None
     if stat.S_ISDIR(facts.st_mode):
-        raise InputError("this is a folder", where=str(place), fix="give the files in it one by one")
+        raise InputError("this is a folder", where=str(place), fix="give a file")
     if not stat.S_ISREG(facts.st_mode):
         raise InputError("this is a pipe or a device", where=str(place), fix="save its content to a file first")
     if facts.st_size == 0:
@@ -89,14 +116,14 @@ def check_file(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def first_bytes(path: Path) -> bytes:
-    with _refusals(path), path.open("rb") as file:
+def first_bytes(path: Place) -> bytes:
+    with _refusals(path), as_file(path).open() as file:
         return file.read(PROBE)
 
 
-def packed_share(path: Path) -> float:
+def packed_share(path: Place) -> float:
     """The size of a file divided by the size of its content, guessed from its packing."""
-    return PACKED_SHARE if first_bytes(path).startswith((GZIP, ZSTD, PARQUET)) else 1.0
+    return PACKED_SHARE if first_bytes(path).startswith((GZIP, ZSTD, PARQUET, ZIP)) else 1.0
 
 
 def _gzip_chunks(file: BinaryIO) -> Iterator[bytes]:
@@ -135,12 +162,12 @@ def _plain_chunks(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-def _packing(path: Path) -> tuple[str, Callable[[BinaryIO], Iterator[bytes]]]:
+def _packing(path: SourceFile) -> tuple[str, Callable[[BinaryIO], Iterator[bytes]]]:
     head = first_bytes(path)
     for magic, (kind, command) in OTHER_PACKINGS.items():
         if head.startswith(magic):
             raise InputError(
-                f"this is {kind}; plain, gzip and zstd files can be read",
+                f"this is {kind}; plain, gzip, zstd and zip files can be read",
                 where=str(path),
                 fix=f"unpack it first with {command}",
             )
@@ -149,11 +176,29 @@ def _packing(path: Path) -> tuple[str, Callable[[BinaryIO], Iterator[bytes]]]:
     return ("zstd", _zstd_chunks) if head.startswith(ZSTD) else ("plain", _plain_chunks)
 
 
-def unpacked(path: Path, max_bytes: int, progress: OnProgress | None) -> Iterator[bytes]:
-    """The content in pieces of at most CHUNK bytes."""
+def unpacked(path: Place, max_bytes: int, progress: OnProgress | None) -> Iterator[bytes]:
+    """The content in pieces of at most CHUNK bytes, or a little more if it has to be converted to UTF-8."""
+    file = as_file(path)
+    chunks = _limited(file, max_bytes, progress)
+    return chunks if file.encoding in (None, "utf-8") else _in_utf8(chunks, str(file.encoding), file)
+
+
+def _in_utf8(chunks: Iterator[bytes], encoding: str, file: SourceFile) -> Iterator[bytes]:
+    """What cannot be decoded stays as it is, so that its line is refused as not being UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)(errors="surrogateescape")
+    try:
+        for chunk in chunks:
+            yield decoder.decode(chunk).encode("utf-8", "surrogateescape")
+        yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+    except UnicodeError as error:
+        fix = "say in which encoding it is with --encoding NAME"
+        raise InputError(f"the file is not in the encoding {encoding} ({error})", where=str(file), fix=fix) from None
+
+
+def _limited(path: SourceFile, max_bytes: int, progress: OnProgress | None) -> Iterator[bytes]:
     kind, unpack = _packing(path)
     size_so_far = 0
-    with path.open("rb") as file:
+    with path.open() as file:
         size = os.fstat(file.fileno()).st_size
         for chunk in unpack(file):
             size_so_far += len(chunk)

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from carp.reviews.text.scripts import is_emoji, normal_form
+
 LONGEST_WORD = 40  # characters; anything longer is a link or a typing error
 LONGEST_SURFACE = 4 * LONGEST_WORD  # bytes
 NO_WORD = -1
@@ -30,6 +32,16 @@ _FIRST_BYTES = np.array([(1 << (8 * size)) - 1 for size in range(9)], dtype=np.u
 @lru_cache(maxsize=1 << 16)
 def as_word(surface: str) -> str:
     """The word for a run of letters and digits as written, or an empty string if it is not a word."""
+    if len(surface) > LONGEST_WORD:
+        return ""
+    if surface.isascii():
+        return surface.lower() if any(map(str.isalpha, surface)) else ""
+    return normal_form(surface) if any(map(str.isalpha, surface)) or is_emoji(surface) else ""
+
+
+@lru_cache(maxsize=1 << 16)
+def as_plain_word(surface: str) -> str:
+    """The same without a care for other scripts than Latin: a letter is a letter as it is written."""
     if len(surface) > LONGEST_WORD or not any(map(str.isalpha, surface)):
         return ""
     return surface.lower().replace("’", "'")
@@ -98,7 +110,8 @@ def _bytes_of(surfaces: Sequence[Keys]) -> list[bytes]:
 class Lexicon:
     """Numbers words in order of first appearance. The same surface always gets the same number."""
 
-    def __init__(self) -> None:
+    def __init__(self, word_of: Callable[[str], str] = as_word) -> None:
+        self._word_of = word_of
         self.words: list[str] = []
         self._places: dict[str, int] = {}
         self._short, self._middle = _Table(1), _Table(2)
@@ -109,7 +122,7 @@ class Lexicon:
         return self._short.known + self._middle.known + len(self._long)
 
     def _number(self, surface: bytes) -> int:
-        word = as_word(surface.decode())
+        word = self._word_of(surface.decode())
         if not word:
             return NO_WORD
         place = self._places.setdefault(word, len(self.words))

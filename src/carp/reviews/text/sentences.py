@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from itertools import chain
 
 LONGEST_SENTENCE = 300
-_MARK = re.compile(r"""[.!?…]+["'”’)\]}»]*|[。！？]+|[\r\n\v\f\x85\u2028\u2029]+""")
+# Besides the Latin marks those of Chinese and Japanese, Arabic and Urdu, Hindi, Burmese, Khmer, Armenian and Amharic.
+_MARK = re.compile(r"""[.!?…]+["'”’)\]}»]*|[。！？｡؟۔।॥။។։።]+["'”’)\]}»」』）]*|[\r\n\v\f\x85\u2028\u2029]+""")
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*$")
 _LETTERS_WITH_DOTS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
 _LONE_LETTER = re.compile(r"[^\W\d_]\b")
@@ -29,6 +30,7 @@ _SELDOM_LAST = {
     "p.m",
     "u.s",
     "u.k",
+    *("z.b", "d.h", "u.a", "o.ä", "bzw", "usw", "evtl", "ggf", "inkl", "vgl", "p.ej", "c.à.d", "т.е", "т.д", "т.к"),
 }
 
 
@@ -80,7 +82,7 @@ def _short_spans(text: str, start: int, end: int) -> Iterable[tuple[int, int]]:
 
 def _cut(window: str) -> int:
     """Where to cut a long sentence: after ; or , or else before a space, if there is one."""
-    for sign in ("; ", ", "):
+    for sign in ("; ", "；", ", ", "，", "、", "، "):
         place = window.rfind(sign)
         if place >= LONGEST_SENTENCE // 3:  # no tiny pieces
             return place + 1

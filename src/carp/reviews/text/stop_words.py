@@ -1,12 +1,14 @@
-"""Words that models do not see: the English list in this package, or a file of the user."""
+"""Words that models do not see: the English list in this package, lists of other languages, or a file of the user."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from carp.errors import InputError
+from carp.reviews.text.languages import ENGLISH, codes, stop_words_of
 from carp.reviews.text.tokens import tokenise
 
 # Most published lists contain them. Here they are not stop words, because they carry sentiment.
@@ -36,20 +38,31 @@ def general_words() -> frozenset[str]:
     return _stop_words(resources.files("carp.reviews.text").joinpath("general_words.txt").read_text("utf-8"))
 
 
-def read_stop_words(choice: str | Path) -> frozenset[str]:
-    """`english` is the list in this package, `none` is empty, and anything else is a file.
+def stop_words_in(languages: Iterable[str]) -> frozenset[str]:
+    """The stop words of some languages, by their codes."""
+    return frozenset().union(*(stop_words() if code == ENGLISH else stop_words_of(code) for code in languages))
+
+
+def read_stop_words(choice: str | Path, languages: Sequence[str] = (ENGLISH,)) -> frozenset[str]:
+    """The stop words that are asked for.
+
+    `auto` is the lists of the languages of the corpus, `english` the list in this package, `none` is empty, a code such
+    as `de` or `de,fr` the lists of these languages, and anything else is a file.
 
     >>> read_stop_words("none")
     frozenset()
     """
     if choice == "none":
         return frozenset()
-    if choice == "english":
-        return stop_words()
+    if choice in ("auto", "english"):
+        return stop_words_in(languages if choice == "auto" else [ENGLISH])
+    asked = str(choice).replace(" ", "").split(",")
+    if set(asked) <= set(codes()):
+        return stop_words_in(asked)
     try:
         return _stop_words(Path(choice).read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
-        fix = "give a UTF-8 text file with the words, or english, or none"
+        fix = "give a UTF-8 text file with the words, or auto, none, english, or the code of a language, such as de"
         raise InputError(f"the stop words cannot be read ({error})", where=str(choice), fix=fix) from error
 
 

@@ -13,14 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.reviews.text.lexicon import MOST_SURFACES, NO_WORD, Lexicon, as_word
+from carp.reviews.text.lexicon import MOST_SURFACES, NO_WORD, Lexicon, as_plain_word, as_word
+from carp.reviews.text.scripts import NEEDS_CARE, word_spans
 
-TOKENISER_VERSION = 1  # raised when words are cut differently; saved corpora and models record it
+TOKENISER_VERSION = 2  # raised when words are cut differently; saved corpora and models record it
 BLOCK = 256 << 10  # bytes handled together; they and their words fit into a processor's cache
 GROUP = 4 << 20  # bytes numbered together
 
 # Splitting with a group yields gap, word, gap, word, ..., gap: all offsets follow from the lengths.
-_split_at_words = re.compile(r"([^\W_]++(?:['’][^\W_]++)*+)").split
+_WORD = re.compile(r"([^\W_]++(?:['’][^\W_]++)*+)")
+_split_at_words = _WORD.split  # the words of ASCII alone
 
 Places = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -33,11 +35,16 @@ _PADDING = bytes(16)  # surfaces are looked up sixteen bytes at a time
 def tokenise(text: str) -> tuple[list[str], list[int], list[int]]:
     """The words of a text in lower case, with the offsets where each begins and ends.
 
-    A word is a run of letters and digits with at least one letter. Apostrophes inside belong to it.
+    A word is a run of letters and digits with at least one letter. Marks on letters belong to it, and so do apostrophes
+    inside. Scripts without spaces are cut by a dictionary, and an emoji is a word.
 
     >>> tokenise("It's 100% İdeal")
-    (["it's", 'i̇deal'], [0, 10], [4, 15])
+    (["it's", 'ideal'], [0, 10], [4, 15])
+    >>> tokenise("音質がとても良い😀")[0]
+    ['音質', 'が', 'とても', '良い', '😀']
     """
+    if not text.isascii():
+        return _tokenise_with_care(text)
     parts = _split_at_words(text)
     edges = list(accumulate(map(len, parts)))
     words, starts, ends = list(map(as_word, parts[1::2])), edges[:-1:2], edges[1::2]
@@ -45,6 +52,27 @@ def tokenise(text: str) -> tuple[list[str], list[int], list[int]]:
         return words, starts, ends
     kept = [place for place, word in enumerate(words) if word]
     return [words[k] for k in kept], [starts[k] for k in kept], [ends[k] for k in kept]
+
+
+def _tokenise_with_care(text: str) -> tuple[list[str], list[int], list[int]]:
+    words, starts, ends = list[str](), list[int](), list[int]()
+    for start, end in word_spans(text):
+        if word := as_word(text[start:end]):
+            words.append(word)
+            starts.append(start)
+            ends.append(end)
+    return words, starts, ends
+
+
+def has_word(text: str) -> bool:
+    """Whether `tokenise` finds a word in a text.
+
+    >>> has_word("10/10 :-)"), has_word("10/10 ok")
+    (False, True)
+    """
+    if text.isascii():
+        return any(as_word(run[0]) for run in _WORD.finditer(text))
+    return any(as_word(text[start:end]) for start, end in word_spans(text))
 
 
 class Tokens(NamedTuple):
@@ -63,9 +91,9 @@ def tokenise_many(texts: Sequence[str]) -> Tokens:
     return tokenise_bytes([text.encode("utf-8", "replace") for text in texts])
 
 
-def tokenise_bytes(texts: Sequence[bytes]) -> Tokens:
-    """The same for texts in UTF-8."""
-    groups = [_tokenise_group(group) for group in _runs(texts, GROUP)]
+def tokenise_bytes(texts: Sequence[bytes], *, plain: bool = False) -> Tokens:
+    """The same for texts in UTF-8. If `plain`, a word is a run of letters and digits, whatever the script."""
+    groups = [_tokenise_group(group, plain=plain) for group in _runs(texts, GROUP)]
     return groups[0] if len(groups) == 1 else join_tokens(groups)
 
 
@@ -98,18 +126,60 @@ def _runs(texts: Sequence[bytes], limit: int) -> Iterator[Sequence[bytes]]:
         yield texts[first:]
 
 
-_lexicon = Lexicon()  # a cache between calls: it changes how fast words are found, not which words
+# Caches between calls: they change how fast words are found, not which words.
+_lexicons = {False: Lexicon(), True: Lexicon(as_plain_word)}
 
 
-def _tokenise_group(texts: Sequence[bytes]) -> Tokens:
-    global _lexicon
-    if _lexicon.surfaces > MOST_SURFACES:
-        _lexicon = Lexicon()
-    blocks = [_tokenise_block(block, _lexicon) for block in _runs(texts, BLOCK)]
+def _tokenise_group(texts: Sequence[bytes], *, plain: bool) -> Tokens:
+    careful = [place for place, text in enumerate(texts) if not (plain or text.isascii()) and NEEDS_CARE.search(text)]
+    return _mixed(texts, careful) if careful else _tokenise_fast(texts, plain=plain)
+
+
+def _tokenise_fast(texts: Sequence[bytes], *, plain: bool) -> Tokens:
+    if _lexicons[plain].surfaces > MOST_SURFACES:
+        _lexicons[plain] = Lexicon(as_plain_word if plain else as_word)
+    lexicon = _lexicons[plain]
+    blocks = [_tokenise_block(block, lexicon) for block in _runs(texts, BLOCK)]
     counts, words, starts, lengths = (np.concatenate(column) for column in zip(*blocks, strict=True))
-    distinct, tokens = number_by_appearance(words, len(_lexicon.words))
+    distinct, tokens = number_by_appearance(words, len(lexicon.words))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return Tokens([_lexicon.words[word] for word in distinct.tolist()], offsets, tokens, starts, lengths)
+    return Tokens([lexicon.words[word] for word in distinct.tolist()], offsets, tokens, starts, lengths)
+
+
+def _mixed(texts: Sequence[bytes], careful: Sequence[int]) -> Tokens:
+    """The words of a group in which some texts have to be cut with care."""
+    plain = list(texts)
+    for place in careful:
+        plain[place] = b""
+    fast = _tokenise_fast(plain, plain=False)
+    slow = _with_care([texts[place] for place in careful])
+    joined = join_tokens([fast, slow])
+    counts = np.diff(fast.offsets)
+    counts[np.array(careful)] = np.diff(slow.offsets)
+    is_careful = np.zeros(len(texts), dtype=bool)
+    is_careful[np.array(careful)] = True
+    # The tokens of the fast way come first in the joined columns, those of the careful way after them.
+    order = np.empty(len(joined.tokens), np.int64)
+    from_careful = np.repeat(is_careful, counts)
+    order[~from_careful] = np.arange(len(fast.tokens))
+    order[from_careful] = len(fast.tokens) + np.arange(len(slow.tokens))
+    distinct, tokens = number_by_appearance(joined.tokens[order], len(joined.words))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    words = [joined.words[word] for word in distinct.tolist()]
+    return Tokens(words, offsets, tokens, joined.starts[order], joined.lengths[order])
+
+
+def _with_care(texts: Sequence[bytes]) -> Tokens:
+    places: dict[str, int] = {}
+    tokens, starts, lengths, offsets = list[int](), list[int](), list[int](), [0]
+    for text in texts:
+        words, begins, ends = tokenise(text.decode())
+        tokens += [places.setdefault(word, len(places)) for word in words]
+        starts += begins
+        lengths += [end - begin for begin, end in zip(begins, ends, strict=True)]
+        offsets.append(len(tokens))
+    columns = np.array(tokens, np.int32), np.array(starts, np.int32), np.array(lengths, np.uint8)
+    return Tokens(list(places), np.array(offsets, np.int64), *columns)
 
 
 def number_by_appearance(numbers: NDArray[np.int32], known: int) -> tuple[Places, NDArray[np.int32]]:

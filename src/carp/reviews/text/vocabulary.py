@@ -55,7 +55,7 @@ class TextSettings:
     vocabulary_size: int = 20_000
     max_words: int = 300  # of a document
     max_document_share: float = 0.5  # words in a larger share of the reviews are treated as stop words
-    stop_words: str = "english"  # english, none, or a file
+    stop_words: str = "auto"  # of the languages of the corpus; or a code such as de, english, none, or a file
 
     def __post_init__(self) -> None:
         if self.vocabulary_size < 1 or self.max_words < 1 or not 0 < self.max_document_share <= 1:

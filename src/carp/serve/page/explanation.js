@@ -4,21 +4,24 @@ import { h } from "./dom.js";
 import { capsules, ratingBlock, sign } from "./gauges.js";
 import { heatMaps, sideColumn } from "./heatmap.js";
 import { SIDE_TITLE, legend, marked, sideBlock } from "./sentences.js";
-import { SPEAKS, capital, counted, number, plain } from "./words.js";
+import { sumTable, summedSections } from "./summed.js";
+import { SPEAKS, capital, number, plain } from "./words.js";
 
 /** The whole of it, in the order in which people ask. */
 export function explanationBlocks(explanation, { range, cell, pinned }) {
   const told = completed(explanation);
+  const summed = told.parts?.length > 0;
   return [
     h(
       "section",
       { class: "answer card", "aria-label": "Predicted rating" },
-      h("div", null, ratingBlock(told, range), h("p", { class: "summary" }, summaryOf(told)), notes(told.notes)),
-      capsules(told),
+      h("div", null, ratingBlock(told, range), h("p", { class: "summary", dir: "auto" }, told.told?.summary), notes(told.notes)),
+      summed ? sumTable(told) : capsules(told),
     ),
+    summed && summedSections(told, told.target && heldOut(told)),
     told.units.length > 0 && reasonsSection(told),
-    told.units.length === 0 && told.target && heldOut(told),
-    told.positive && told.coupling_positive?.length ? meeting(told, { cell, pinned }) : sidesOnly(told),
+    !summed && told.units.length === 0 && told.target && heldOut(told),
+    !summed && (told.positive && told.coupling_positive?.length ? meeting(told, { cell, pinned }) : sidesOnly(told)),
   ];
 }
 
@@ -36,18 +39,6 @@ export function completed(explanation) {
     viewpoints: explanation.viewpoints?.length ? explanation.viewpoints : gathered("viewpoint"),
     aspects: explanation.aspects?.length ? explanation.aspects : gathered("aspect"),
   };
-}
-
-function summaryOf({ units }) {
-  const speaking = (sentiment) => units.filter((unit) => unit.sentiment === sentiment).length;
-  const [pro, contra] = [speaking("positive"), speaking("negative")];
-  if (!units.length) return "";
-  const verb = (times) => (times === 1 ? "speaks" : "speak");
-  const [first, rest] =
-    pro >= contra
-      ? [`${pro} ${verb(pro)} for it`, contra && `${contra} against it`]
-      : [`${contra} ${verb(contra)} against it`, pro && `${pro} for it`];
-  return `Of the ${counted(units.length, "strongest reason")}, ${[first, rest].filter(Boolean).join(" and ")}.`;
 }
 
 export function notes(list) {
@@ -137,5 +128,6 @@ function sidesOnly(explanation) {
 export function spoken(explanation) {
   const { rating, item_mean: average } = explanation;
   const beside = typeof average === "number" ? `, the average of the thing is ${number(average)}` : "";
-  return `Predicted rating ${number(rating)}${beside}.`;
+  const why = explanation.told?.summary ? ` ${explanation.told.summary}` : "";
+  return `Predicted rating ${number(rating)}${beside}.${why}`;
 }

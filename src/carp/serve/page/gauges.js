@@ -1,7 +1,7 @@
 // The rating scale, the two capsules and the counts of ratings, each with the words that say the same.
 
 import { h, svg } from "./dom.js";
-import { SIGN, against, capital, count, extent, known, likelihood, number, plain } from "./words.js";
+import { SIGN, TURNED_ROUND, against, capital, count, extent, known, likelihood, number, plain } from "./words.js";
 
 const SHAPES = {
   predicted: (x, y) => svg("circle", { class: "predicted-sign", cx: x, cy: y, r: 8 }),
@@ -16,7 +16,8 @@ const icon = (kind) => svg("svg", { class: "icon", "aria-hidden": "true", width:
 
 /** What a prediction can be held against; values nobody knows are left out. */
 export function factsOf(explanation) {
-  const { rating, item_mean: average, baseline, target } = explanation;
+  const { rating, item_mean: average, target, texts_move: moved } = explanation;
+  const baseline = known(moved) ? rating - moved : explanation.baseline;
   return [
     { kind: "average", label: "Its average", value: average, remark: "of all its ratings" },
     {
@@ -128,18 +129,41 @@ function capsule(sentiment, explanation) {
       longer && h("span", { class: "longer" }, "prevails"),
     ),
     gauge("How likely", length, number(length), `length ${number(length, 3)}`, "length"),
-    gauge("How strongly", relative, capital(extent(relative)), `degree ${number(degree, 3)}`, "degree"),
+    signedGauge("How strongly", relative, capital(extent(relative)), `degree ${number(degree, 3)}`),
+    degree < 0 && h("p", { class: "soft small" }, TURNED_ROUND[sentiment]),
   );
 }
 
 export function gauge(label, share, words, title, kind = "length") {
-  const size = known(share) ? Math.min(Math.abs(share), 1) : 0;
+  const size = known(share) ? Math.max(0, Math.min(share, 1)) : 0;
   return h(
     "div",
     { class: "gauge", title },
     h("span", { class: "gauge-label" }, label),
     h("b", null, words),
     h("span", { class: `bar ${kind}`, "aria-hidden": "true" }, h("span", { css: { width: `${size * 100}%` } })),
+  );
+}
+
+/** A gauge with a zero line in its middle: what is below zero stands to the left of it. */
+function signedGauge(label, share, words, title) {
+  return h(
+    "div",
+    { class: "gauge", title },
+    h("span", { class: "gauge-label" }, label),
+    h("b", null, words),
+    zeroBar(share, "degree"),
+  );
+}
+
+/** The bar of a share between −1 and 1; the words beside it say the same. */
+export function zeroBar(share, kind = "signed") {
+  const size = known(share) ? Math.min(Math.abs(share), 1) * 50 : 0;
+  const place = { left: `${share < 0 ? 50 - size : 50}%`, width: `${size}%` };
+  return h(
+    "span",
+    { class: `bar zero ${kind} ${share < 0 ? "below" : "above"}`, "aria-hidden": "true" },
+    h("span", { css: place }),
   );
 }
 

@@ -81,6 +81,27 @@ export function quote(sentence, { skip, before } = {}) {
   );
 }
 
+/** Whether a viewpoint or an aspect has a name of its own, the same for everybody, and not just a number. */
+export const isNamed = (side, kind) => Boolean(side.name) && side.name !== numbered(side, kind);
+
+/** What people (one person) write about, by its name; `remark` says how often. */
+export function namedBlock(side, remark, { skip, shown = 2 } = {}) {
+  const quotes = (side.sentences ?? []).slice(0, shown).map((sentence) => quote(marksAs("about", sentence), { skip }));
+  const title = h(
+    "h3",
+    { class: "side-title" },
+    name(capital(side.name)),
+    h("span", { class: "soft side-tag" }, remark),
+  );
+  return [title, quotes.length ? quotes : h("p", { class: "soft" }, "No sentence says it clearly.")];
+}
+
+/** The sentence with its marks said to be of this kind. */
+export const marksAs = (kind, sentence) => ({
+  ...sentence,
+  marks: (sentence.marks ?? []).map((mark) => ({ ...mark, kind })),
+});
+
 /** A viewpoint or an aspect: its name, its best sentences, its further phrases. */
 export function sideBlock(side, kind, { skip, shown = 2, level = "h4", titled = true, byPlace = false } = {}) {
   const called = byPlace ? side.name || numbered(side, kind) : sideName(side, kind);

@@ -8,6 +8,12 @@ export const MARK_TITLE = {
   positive: "matches a reason for it",
   negative: "matches a reason against it",
   matched: "matches what the model listened to",
+  counts: "words that count most here",
+  about: "words about this",
+};
+export const TURNED_ROUND = {
+  positive: "Its degree is below zero, so it takes away from the rating.",
+  negative: "Its degree is below zero, so it adds to the rating.",
 };
 
 export const known = (value) => typeof value === "number" && Number.isFinite(value);
@@ -16,6 +22,19 @@ export const known = (value) => typeof value === "number" && Number.isFinite(val
 export function number(value, digits = 2) {
   return known(value) ? value.toFixed(digits).replace("-", "−") : "unknown";
 }
+
+/** An amount with its sign, as "+0.43"; what rounds to nothing has none. */
+export function signed(value, digits = 2) {
+  const shown = number(value, digits);
+  if (!known(value) || Number(value.toFixed(digits)) === 0) return known(value) ? number(0, digits) : shown;
+  return value > 0 ? `+${shown}` : shown;
+}
+
+/** The sentiment of an amount: none where it is nothing. */
+export const toneOf = (amount) => (amount > 0 ? "positive" : amount < 0 ? "negative" : null);
+
+/** A share as per cent, as "16 %". */
+export const percent = (share) => (known(share) ? `${Math.round(100 * share)} %` : "unknown");
 
 export const count = (value) => (known(value) ? value.toLocaleString("en") : "unknown");
 export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;

@@ -6,6 +6,7 @@ import { completed } from "../explanation.js";
 import { capsules, againstAverage, scale, sign } from "../gauges.js";
 import { sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
+import { strongestFinding } from "../summed.js";
 import { called, thingName } from "../titles.js";
 import { SPEAKS, known, number, plain } from "../words.js";
 import { jumps, sentence } from "./question.js";
@@ -72,6 +73,7 @@ function column(row, best, state, about) {
       ),
     ),
     scale(facts, about.rating_range),
+    told?.parts?.length > 0 && h("p", { class: "summary", dir: "auto" }, told.told.summary),
     told && capsules(told),
     told && ["positive", "negative"].map((sentiment) => strongest(told, sentiment)),
     h(
@@ -87,7 +89,9 @@ function column(row, best, state, about) {
   );
 }
 
-function strongest({ units, user }, sentiment) {
+function strongest(explanation, sentiment) {
+  const { units, user } = explanation;
+  if (explanation.parts?.length) return strongestFinding(explanation, sentiment);
   const unit = units.find((found) => found.sentiment === sentiment);
   if (!unit) return null;
   return h(

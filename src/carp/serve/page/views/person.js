@@ -4,9 +4,9 @@ import { get, part } from "../api.js";
 import { h } from "../dom.js";
 import { notes } from "../explanation.js";
 import { histogram } from "../gauges.js";
-import { legend, sideBlock } from "../sentences.js";
+import { isNamed, legend, namedBlock, sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
-import { counted, number } from "../words.js";
+import { counted, number, percent } from "../words.js";
 import { jumps, sentence } from "./question.js";
 
 export const person = {
@@ -18,6 +18,7 @@ export const person = {
 
   show(profile, state, { about }) {
     const sides = profile.viewpoints ?? [];
+    const named = sides.some((side) => isNamed(side, "viewpoint"));
     return {
       said: `${state.user}: ${counted(profile.reviews, "review")}, ${counted(sides.length, "viewpoint")}.`,
       nodes: [
@@ -26,9 +27,9 @@ export const person = {
         h(
           "section",
           null,
-          h("h2", null, "Viewpoints"),
+          h("h2", null, named ? "What they write about" : "Viewpoints"),
           h("p", { class: "soft lead" }, "What their reviews come back to, each by its own best sentences."),
-          sides.length > 0 && legend("own", "shared"),
+          sides.length > 0 && legend(...(named ? ["about"] : ["own", "shared"])),
           sides.length
             ? h(
                 "div",
@@ -46,8 +47,12 @@ export const person = {
   },
 };
 
-const viewpointCard = (side) =>
-  h("article", { class: "card" }, sideBlock(side, "viewpoint", { skip: "user", shown: 3, level: "h3" }));
+function viewpointCard(side) {
+  const block = isNamed(side, "viewpoint")
+    ? namedBlock(side, `${percent(side.weight)} of their sentences`, { skip: "user" })
+    : sideBlock(side, "viewpoint", { skip: "user", shown: 3, level: "h3" });
+  return h("article", { class: "card" }, block);
+}
 
 /** How many reviews, their average, and how often each rating was given. */
 export function portrait(profile, about, words) {

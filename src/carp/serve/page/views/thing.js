@@ -4,7 +4,7 @@ import { get, part } from "../api.js";
 import { h, name } from "../dom.js";
 import { notes } from "../explanation.js";
 import { gauge, sign } from "../gauges.js";
-import { legend, quote, sideBlock } from "../sentences.js";
+import { isNamed, legend, marksAs, namedBlock, quote, sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
 import { called } from "../titles.js";
 import { SIGN, counted, number } from "../words.js";
@@ -40,7 +40,7 @@ export const thing = {
       said: `${called(state.item)}: ${counted(profile.reviews, "review")}, average ${number(profile.mean)}.`,
       nodes: [
         portrait(profile, about, { reviews: "Reviews received", average: "Average rating" }),
-        summary ? summarySection(summary, state) : chooseReader(),
+        summary ? summarySection(summary, state, readsSentences(profile)) : chooseReader(),
         notes(profile.notes),
         opinionsPair(profile),
         state.user &&
@@ -59,7 +59,7 @@ function opinionsPair(profile) {
   return h(
     "div",
     { class: "two opinions-pair" },
-    legend("own", "shared"),
+    legend(...(readsSentences(profile) ? ["about"] : ["own", "shared"])),
     opinions("positive", liked, profile),
     opinions("negative", disliked, profile),
   );
@@ -68,35 +68,35 @@ function opinionsPair(profile) {
 const chooseReader = () =>
   h("p", { class: "empty" }, "Choose a person above to read what of these reviews matters to them.");
 
-function summarySection(summary, state) {
+function summarySection(summary, state, named) {
   const heading = h("h2", null, "What matters to ", name(state.user));
   if (summary.problem) {
     const { title, detail } = summary.problem;
     return h("section", null, heading, h("p", { class: "empty" }, [title, detail].filter(Boolean).join(": ")));
   }
-  const sentences = summary.sentences ?? [];
+  const sentences = (summary.sentences ?? []).map((found) => (named ? marksAs("counts", found) : found));
   return h(
     "section",
     { class: "summary-section" },
     heading,
-    h("p", { class: "soft lead" }, "Sentences of its reviews that meet this person's viewpoints, weightiest first."),
-    sentences.some(({ marks }) => marks?.length) && legend("own", "shared"),
+    h("p", { class: "soft lead" }, "Sentences of its reviews that count most for this person."),
+    sentences.some(({ marks }) => marks?.length) && legend(...(named ? ["counts"] : ["own", "shared"])),
     sentences.length
       ? h(
           "ol",
           { class: "summary-list card" },
           sentences.map((found) =>
-            h("li", { class: found.sentiment ?? "" }, quote(found, { skip: "item", before: signOf(found) })),
+            h("li", { class: found.sentiment ?? "" }, quote(found, { skip: "item", before: signOf(found, named) })),
           ),
         )
-      : h("p", { class: "empty" }, "No sentence of its reviews meets this person's viewpoints."),
+      : h("p", { class: "empty" }, "No sentence of its reviews stands out for this person."),
   );
 }
 
-function signOf({ sentiment, aspect }) {
+function signOf({ sentiment, aspect }, named) {
   if (!(sentiment in SIGN)) return null;
   const words = sentiment === "positive" ? "speaks for it" : "speaks against it";
-  const label = typeof aspect === "number" ? `${words}, aspect ${aspect}` : words;
+  const label = typeof aspect === "number" && !named ? `${words}, aspect ${aspect}` : words;
   return h("span", { class: "sign", role: "img", "aria-label": label, title: label }, SIGN[sentiment]);
 }
 
@@ -107,9 +107,20 @@ function opinions(sentiment, rows, profile) {
     { class: `opinions ${sentiment}` },
     h("h2", null, sign(sentiment), HEADING[sentiment]),
     rows.length
-      ? rows.map((row) => opinionCard(row, most, profile))
+      ? rows.map((row) => (bySentences(row) ? namedOpinion(row, sentiment, profile) : opinionCard(row, most, profile)))
       : h("p", { class: "empty" }, "Nothing stands out."),
   );
+}
+
+/** An opinion read off the sentences themselves, which no viewpoint has to meet. */
+const bySentences = ({ aspect, viewpoints }) => isNamed(aspect, "aspect") && !viewpoints?.length;
+
+const readsSentences = ({ liked = [], disliked = [] }) => [...liked, ...disliked].some(bySentences);
+
+function namedOpinion({ aspect, raters }, sentiment, profile) {
+  const of = `${raters} of ${counted(profile.raters ?? profile.reviews, "rater")}`;
+  const words = sentiment === "positive" ? `${of} praise this` : `${of} complain of this`;
+  return h("article", { class: "card" }, namedBlock(aspect, words, { skip: "item" }));
 }
 
 function opinionCard({ aspect, raters, prevailing, strength, viewpoints }, most, profile) {

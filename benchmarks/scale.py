@@ -1,0 +1,90 @@
+"""What grows with the reviews: preparing up to ten million, and the life of a model after training.
+
+    python benchmarks/scale.py prepare --sizes 100000 1000000 10000000 --out results/scale.jsonl
+    python benchmarks/scale.py upkeep --out results/scale.jsonl
+
+`prepare` repeats real reviews as benchmarks/prepare.py does, up to a size. `upkeep` trains on all reviews of Musical
+Instruments but 1,000, puts these in by `carp update`, and forgets the person who wrote most. Processor seconds are what
+counts on a machine that others use too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import prepare
+
+Line = dict[str, Any]
+NEW = 1_000  # reviews that come in
+
+
+def prepared(sizes: list[int]) -> list[Line]:
+    lines = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "reviews.json"
+            prepare.write_input(file, size)
+            found = prepare.run("ours", file, size, Path(folder), cores=2)
+        lines.append({"part": "prepare", **found})
+        prepare.say(json.dumps(lines[-1]))
+    return lines
+
+
+def upkeep() -> list[Line]:
+    """Processor seconds of training, of an update and of forgetting, each as the command that a user types."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, reviews = Path(name), prepare.real_reviews()
+        random.Random(0).shuffle(reviews)
+        for file, some in (("old.json", reviews[NEW:]), ("new.json", reviews[:NEW])):
+            (folder / file).write_text("".join(json.dumps(one) + "\n" for one in some))
+        corpus, model = folder / "corpus", folder / "model"
+        seconds("prepare", folder / "old.json", "--out", corpus, "--min-reviews", "1")
+        line = {"train": seconds("train", corpus, "--out", model, "--device", "cpu", "--quiet")}
+        line["update"] = seconds("update", model, folder / "new.json", "--device", "cpu")
+        person = Counter(str(one["reviewerID"]) for one in reviews).most_common(1)[0][0]
+        line["forget"] = seconds("forget", model, "--user", person, "--device", "cpu")
+        line["start"] = used([sys.executable, "-c", "import carp.recommender"])  # is in each of the others
+    figures = {name: round(value, 2) for name, value in line.items()}
+    return [{"part": "upkeep", "reviews": len(reviews), "new": NEW, "processor_seconds": figures}]
+
+
+def seconds(*words: object) -> float:
+    return used([sys.executable, "-m", "carp", *map(str, words)])
+
+
+def used(command: list[str]) -> float:
+    """Processor seconds of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["prepare", "upkeep"])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--out", type=Path, default=Path("results/scale.jsonl"))
+    given = parser.parse_args()
+    lines = prepared(given.sizes) if given.part == "prepare" else upkeep()
+    about: Line = {"command": f"python benchmarks/scale.py {given.part}", "cores": os.cpu_count()}
+    about |= {"load_average": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d")}
+    before = given.out.read_text().splitlines() if given.out.exists() else []
+    kept = [line for line in before if json.loads(line)["part"] != given.part]
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text("\n".join([*kept, *(json.dumps({**line, **about}) for line in lines)]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

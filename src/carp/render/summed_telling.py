@@ -1,0 +1,211 @@
+"""What a sum of parts says, in words for people: which aspects speak for a thing and which against it, and why.
+
+The terminal, the page and the explorer all take their words from here, so that they say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from carp.explain.explanation import LITTLE, AspectFinding, EarlierCase, Explanation, Meetings
+from carp.render.amounts_shown import SumRow, digits_of, largest_meetings, shown_amounts, signed, sum_rows
+from carp.render.wording import balance, number, thing_name
+
+MUCH_ALIKE = 0.5  # likeness of two things of which people write "much the same"
+COMPLAINT = 0.1  # of the rating range below the thing's average: who gave so little complains
+COUNTED_MARKS = {"own": "words that count most here"}
+FOUND_TITLE = "What speaks for it and what against it"
+SUM_TITLE = "How the rating comes about"
+CASES_TITLE = "Rated before"
+MEETINGS_TITLE = "Where the two meet"
+MEETINGS_MEANING = (
+    "Rows: what this person writes about. Columns: what people write about this thing. "
+    "Each cell is what the two add to the rating or take from it; a dot is next to nothing."
+)
+# The first line tells of the first finding of its kind, the second of the next, and the last of all others.
+LINES: dict[str, tuple[str, ...]] = {
+    "praise": ("People praise {}.", "People praise {} as well.", "There is praise for {}, too."),
+    "complaint": (
+        "Complaints about {} count against it.",
+        "People also complain about {}.",
+        "There are complaints about {}, too.",
+    ),
+    "for": ("What people write about {} speaks for it.", "So does what they write about {}."),
+    "against": ("What people write about {} counts against it.", "So does what they write about {}."),
+    "turned against": ("Others praise {}; for this person that speaks against it.",),
+    "turned for": ("Others complain about {}; for this person that speaks for it.",),
+}
+CLAUSES = {
+    "praise": "people praise {}",
+    "for": "what people write about {} speaks for it",
+    "turned for": "others complain about {}, but for this person that speaks for it",
+    "complaint": "complaints about {} count against it",
+    "against": "what people write about {} counts against it",
+    "turned against": "others praise {}, but for this person that speaks against it",
+}
+
+
+@dataclass(frozen=True)
+class FindingTold:
+    """One finding in words, with its amount as the sum shows it."""
+
+    words: str
+    amount: float
+    shares: str  # of everybody and of this person in the amount
+    own: str  # what stands over the person's own sentences; empty where there are none
+
+
+@dataclass(frozen=True)
+class Told:
+    """An explanation in words, in the order in which people read it."""
+
+    summary: str  # one or two sentences: the answer to "why?"
+    findings: tuple[FindingTold, ...] = ()  # in the order of Explanation.findings; none where little is known
+    sum: tuple[SumRow, ...] = ()  # lines that add up to the rating as it is shown
+    digits: int = 2  # of the amounts
+    cases: tuple[str, ...] = ()
+    meetings: Meetings | None = None  # those that move the rating most
+
+
+def worth_telling(explanation: Explanation) -> Explanation:
+    """The same without what is next to nothing: where little is known, little is said."""
+    return replace(explanation, findings=(), cases=(), meetings=None) if explanation.little_known else explanation
+
+
+def told(explanation: Explanation) -> Told:
+    """All words of an explanation; for a model that is no sum, the first sentence alone."""
+    explanation = worth_telling(explanation)
+    digits = digits_of(explanation)
+    if not explanation.parts:
+        return Told(first_words(explanation), digits=digits)
+    return Told(
+        first_words(explanation),
+        tuple(_findings_told(explanation)),
+        tuple(sum_rows(explanation)),
+        digits,
+        tuple(map(case_words, explanation.cases)),
+        largest_meetings(explanation),
+    )
+
+
+def first_words(explanation: Explanation) -> str:
+    """The answer in a sentence or two, whatever the model."""
+    if little_moved(explanation):
+        return _averages_alone(explanation)
+    if explanation.findings:
+        return f"{_for_and_against(explanation)} In all, {_in_all(explanation)}."
+    if explanation.parts:
+        return f"No sentence says clearly why, but {_in_all(explanation)}."
+    return balance(explanation)
+
+
+def little_moved(explanation: Explanation) -> bool:
+    """Whether the texts hardly move the rating, so that nothing is to be counted as a reason."""
+    if explanation.prevailing is None or explanation.baseline is None:
+        return explanation.little_known
+    low, high = explanation.rating_range
+    return abs(explanation.rating - explanation.baseline) < LITTLE * (high - low)
+
+
+def _averages_alone(explanation: Explanation) -> str:
+    moved = explanation.texts_move
+    if moved is None:
+        moved = explanation.rating - (explanation.baseline or 0.0)
+    digits = digits_of(explanation)
+    least = 10.0**-digits
+    amount = number(abs(moved), digits) if abs(moved) >= least / 2 else f"less than {number(least, digits)}"
+    return f"This rests on the person's and the thing's averages; the texts move it by {amount}."
+
+
+def _for_and_against(explanation: Explanation) -> str:
+    by_kind: dict[str, list[str]] = {kind: [] for kind in CLAUSES}
+    for finding in explanation.findings:
+        by_kind[kind_of(finding, explanation)].append(quoted_aspect(finding))
+    words = "; ".join(CLAUSES[kind].format(listed(names)) for kind, names in by_kind.items() if names)
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def _in_all(explanation: Explanation) -> str:
+    moved = signed(explanation.texts_move or 0.0, digits_of(explanation))
+    if moved[0] not in "+−":
+        return "the texts leave the rating where the averages have it"
+    return f"the texts {'raise' if moved[0] == '+' else 'lower'} the rating by {moved[1:]}"
+
+
+def kind_of(finding: AspectFinding, explanation: Explanation) -> str:
+    """What the finding is called. "Praise" and "complaint" are said only where the writers' own ratings agree."""
+    speaks_for = finding.amount > 0
+    if finding.turned:
+        return "turned for" if speaks_for else "turned against"
+    rated = [sentence.rating for sentence in finding.sentences if sentence.rating is not None]
+    usual = explanation.item_mean
+    if usual is None or not rated:
+        return "for" if speaks_for else "against"
+    if speaks_for:
+        return "praise" if min(rated) >= usual else "for"
+    low, high = explanation.rating_range
+    return "complaint" if max(rated) <= usual - COMPLAINT * (high - low) else "against"
+
+
+def short_name(aspect: str) -> str:
+    """The first word of a name that is a few words of the corpus; a name of a shop's own as it is.
+
+    >>> short_name("battery, charge, hours"), short_name("Battery life")
+    ('battery', 'Battery life')
+    """
+    return aspect.partition(",")[0].strip() or aspect
+
+
+def quoted_aspect(finding: AspectFinding) -> str:
+    return f"“{short_name(finding.aspect)}”"
+
+
+def listed(names: Iterable[str]) -> str:
+    """
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _findings_told(explanation: Explanation) -> Iterable[FindingTold]:
+    seen = {kind: count() for kind in LINES}
+    digits = digits_of(explanation)
+    for finding, amount in zip(explanation.findings, shown_amounts(explanation), strict=True):
+        kind = kind_of(finding, explanation)
+        lines = LINES[kind]
+        words = lines[min(next(seen[kind]), len(lines) - 1)].format(quoted_aspect(finding))
+        yield FindingTold(words, amount, _shares(finding, amount, digits), _own_words(finding))
+
+
+def _shares(finding: AspectFinding, amount: float, digits: int) -> str:
+    """How much of an amount is for everybody, and how much for this person; the two add up to it as it is shown."""
+    everybody = round(finding.by_itself, digits)
+    taste = round(amount - everybody, digits)
+    if taste == 0:
+        return ""
+    if everybody == 0:
+        return "all of it by this person's taste"
+    return f"{signed(everybody, digits)} for everybody, {signed(taste, digits)} by this person's taste"
+
+
+def _own_words(finding: AspectFinding) -> str:
+    if not finding.own_sentences:
+        return ""
+    if finding.viewpoint is None:
+        return "This person writes:"
+    return f"This person writes about “{finding.viewpoint}”:"
+
+
+def case_words(case: EarlierCase) -> str:
+    alike = "much the same" if case.likeness >= MUCH_ALIKE else "similar things"
+    return f"This person gave {case.rating:g} to {thing_name(case.item, case.title)}, of which people write {alike}."
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Short names where they stay apart, whole ones otherwise."""
+    short = [short_name(name) for name in names]
+    return [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]

@@ -1,0 +1,55 @@
+"""Workbooks of Excel: the rows of the first sheet that has any."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+from carp.errors import InputError
+from carp.reviews.sources.line_reading import CsvRow
+from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile
+
+SHEET_RATIO = 4 * BOMB_RATIO  # the markup of a sheet repeats itself more than texts do
+
+
+def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
+    """The rows of the first sheet that is not empty, with their numbers. Rows without a value are left out."""
+    _refuse_bomb(file)
+    import openpyxl
+
+    try:
+        with file.open() as content:
+            book = openpyxl.load_workbook(content, read_only=True, data_only=True)
+            for sheet in book.worksheets:
+                found = False
+                for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+                    if any(value is not None for value in row):
+                        found = True
+                        yield CsvRow(number, list(row))
+                if found:
+                    return
+    except InputError:
+        raise
+    except Exception as error:  # openpyxl lets through whatever its parsers say
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        fix = "open it in a spreadsheet and save it again, or save it as CSV"
+        raise InputError(f"the workbook cannot be read ({first})", where=str(file), fix=fix) from None
+
+
+def _refuse_bomb(file: SourceFile) -> None:
+    with zipfile.ZipFile(file.path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    if size > BOMB_FLOOR and size > SHEET_RATIO * file.stat().st_size:
+        raise InputError(
+            f"the workbook unpacks to more than {SHEET_RATIO} times its size",
+            where=str(file),
+            fix="if you trust it, save it as CSV",
+        )
+
+
+def fitted(values: list[Any], width: int) -> list[Any]:
+    """The values of a row as many as the header has: sheets leave out empty cells, or add some at the end."""
+    longer = len(values) > width and all(value is None for value in values[width:])
+    whole = values[:width] if longer else values + [None] * (width - len(values))
+    return ["" if value is None else value for value in whole]

@@ -1,0 +1,218 @@
+"""Where reviews can lie: files, folders, patterns, zip archives, standard input, and addresses of object stores.
+
+Whatever it is, reading wants a file on this machine. What comes from elsewhere is copied into a temporary folder first,
+one file at a time, and keeps the name that the user knows.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from carp.errors import CarpError, InputError
+from carp.reviews.sources.encodings import detected_encoding
+from carp.reviews.sources.unpacking import (
+    BOMB_FLOOR,
+    BOMB_RATIO,
+    CHUNK,
+    PARQUET,
+    ZIP,
+    SourceFile,
+    check_file,
+    first_bytes,
+)
+
+STANDARD_INPUT = "-"
+SHEETS = "xl/workbook.xml"  # a zip archive with this member is a workbook of Excel
+_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+_PATTERN = re.compile(r"[*?\[]")
+
+
+class Location(NamedTuple):
+    """One file, folder or address that reviews are to be read from. Nothing of it has been opened yet."""
+
+    place: str
+    size: int = 0  # in bytes, as far as it is known
+    dataset: bool = False  # a folder of Parquet files that is one table
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are to be opened: an encoding if it is known, the limit of unpacking, and a folder for copies."""
+
+    folder: Path
+    max_bytes: int
+    encoding: str | None = None
+    keeps: bool = False  # copies stay in the folder until it is removed
+
+    def copy(self) -> Path:
+        """A name for the next copy."""
+        return self.folder / f"copy-{len(list(self.folder.iterdir()))}"
+
+
+def is_address(place: str | os.PathLike[str]) -> bool:
+    """Whether this is an address such as s3://bucket/key, and not a path."""
+    return bool(_ADDRESS.match(os.fspath(place)))
+
+
+def locate(places: Sequence[str | os.PathLike[str]]) -> list[Location]:
+    """The files that some paths, folders, patterns and addresses stand for, in order."""
+    return [found for place in places for found in _located(os.fspath(place))]
+
+
+def _located(place: str) -> list[Location]:
+    if place == STANDARD_INPUT:
+        return [Location(place)]
+    if is_address(place):
+        return _remote(place)
+    if Path(place).is_dir():
+        return _in_folder(Path(place))
+    if _PATTERN.search(place) and not Path(place).exists():
+        found = [Path(one) for one in sorted(glob.glob(place, recursive=True))]  # noqa: PTH207
+        if not found:
+            raise InputError("no file matches the pattern", where=place, fix="check the pattern and put it in quotes")
+        return [one for path in found for one in (_in_folder(path) if path.is_dir() else [_on_disk(path)])]
+    check_file(place)
+    return [_on_disk(Path(place))]
+
+
+def _on_disk(path: Path) -> Location:
+    return Location(str(path), path.stat().st_size)
+
+
+def _in_folder(folder: Path) -> list[Location]:
+    """All files in a folder and its folders. Names that begin with a dot or an underscore are not data."""
+    inside = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    found = [path for path in inside if not any(_hidden(part) for part in path.relative_to(folder).parts)]
+    if not found:
+        raise InputError("the folder has no files", where=str(folder), fix="give a folder with files of reviews")
+    if all(first_bytes(path).startswith(PARQUET) for path in found):
+        return [Location(str(folder), sum(path.stat().st_size for path in found), dataset=True)]
+    return [_on_disk(path) for path in found]
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+def _remote(address: str) -> list[Location]:
+    with _remote_errors(address):
+        from fsspec.core import url_to_fs
+
+        system, path = url_to_fs(address)
+        found = system.glob(path) if _PATTERN.search(path) else [path]
+        found = [one for place in found for one in (system.find(place) if system.isdir(place) else [place])]
+        found = sorted(one for one in found if not _hidden(one.rsplit("/", 1)[-1]))
+        if not found:
+            raise InputError("there is no file", where=address, fix="check the address")
+        return [Location(system.unstrip_protocol(one), int(system.info(one).get("size") or 0)) for one in found]
+
+
+@contextmanager
+def _remote_errors(address: str) -> Iterator[None]:
+    """Whatever goes wrong with an address is said in one sentence: each store has its own kinds of errors."""
+    try:
+        yield
+    except CarpError:
+        raise
+    except ImportError as error:
+        needed = getattr(error, "name", None) or str(error).splitlines()[0]
+        fix = "install it with pip"
+        raise InputError(f"this kind of address needs a package ({needed})", where=address, fix=fix) from None
+    except FileNotFoundError:
+        raise InputError("there is no such file or bucket", where=address, fix="check the address") from None
+    except Exception as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        fix = "check the address, the network and your credentials"
+        raise InputError(
+            f"the address cannot be read ({type(error).__name__}: {first})", where=address, fix=fix
+        ) from None
+
+
+def opened(location: Location, how: Reading) -> Iterator[SourceFile]:
+    """The files at a location, ready to be read one after the other. A copy is removed when the next is asked for."""
+    for file in _local_files(location, how):
+        encoding = how.encoding
+        if encoding is None and not file.dataset and not first_bytes(file).startswith((PARQUET, ZIP)):
+            encoding = detected_encoding(file)
+        yield replace(file, encoding=encoding)
+        if file.shown and not how.keeps:
+            file.path.unlink(missing_ok=True)
+
+
+def _local_files(location: Location, how: Reading) -> Iterator[SourceFile]:
+    if location.dataset:
+        yield SourceFile(Path(location.place), dataset=True)
+        return
+    file = _local(location, how)
+    yield from _unzipped(file, how) if first_bytes(file).startswith(ZIP) else [file]
+
+
+def _local(location: Location, how: Reading) -> SourceFile:
+    copy = how.copy()
+    if location.place == STANDARD_INPUT:
+        _copy(sys.stdin.buffer, copy)
+        return check_file(SourceFile(copy, "standard input"))
+    if is_address(location.place):
+        with _remote_errors(location.place):
+            import fsspec
+
+            with fsspec.open(location.place, "rb") as remote:
+                _copy(remote, copy)
+        return check_file(SourceFile(copy, location.place))
+    return check_file(location.place)
+
+
+def _copy(source: BinaryIO, to: Path) -> None:
+    with to.open("wb") as file:
+        shutil.copyfileobj(source, file, CHUNK)
+
+
+def _unzipped(file: SourceFile, how: Reading) -> Iterator[SourceFile]:
+    """The file itself if it is a workbook of Excel, otherwise the files in the archive."""
+    try:
+        with zipfile.ZipFile(file.path) as archive:
+            if SHEETS in archive.namelist():
+                yield file
+                return
+            found = [one for one in archive.infolist() if not one.is_dir() and _is_data(one.filename)]
+            if not found:
+                raise InputError("the zip archive has no files", where=str(file), fix="give one with reviews")
+            size = file.stat().st_size
+            for member in found:
+                to = SourceFile(how.copy(), f"{file}/{member.filename}")
+                yield _extracted(archive, member, to, how, size)
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
+        fix = "check it with `unzip -t`, or unpack it and give the files inside"
+        raise InputError(f"the zip archive cannot be read ({str(error)[:200]})", where=str(file), fix=fix) from None
+
+
+def _is_data(name: str) -> bool:
+    return not any(_hidden(part) for part in Path(name).parts)
+
+
+def _extracted(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: SourceFile, how: Reading, packed: int
+) -> SourceFile:
+    """Copy a member out, and stop at what no archive of texts holds."""
+    most = min(how.max_bytes, max(BOMB_FLOOR, BOMB_RATIO * packed))
+    with archive.open(member) as source, to.path.open("wb") as file:
+        written = 0
+        while chunk := source.read(CHUNK):
+            written += file.write(chunk)
+            if written > most:
+                raise InputError(
+                    f"the archive unpacks to more than {most:,} bytes",
+                    where=str(to),
+                    fix="if you trust it, unpack it first and give the plain files",
+                )
+    return check_file(to)

@@ -1,0 +1,81 @@
+"""`carp train --processes`: one training in several processes, which end together and leave a checkpoint for others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import carp
+from carp.cli import entry
+from carp.reviews.shop.made_up_shop import make_shop
+from carp.scale.local_processes import ProcessLost, run_together
+from carp.training.checkpoint import CHECKPOINT
+
+SOURCE = Path(carp.__file__).parents[1]
+SMALL = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "patience=100000"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus") / "corpus"
+    shop = make_shop(people=12, things=8, reviews_per_person=6, seed=1)
+    carp.build_corpus(carp.read_reviews(shop.frame()), min_reviews=1).save(folder)
+    return folder
+
+
+def words_of(corpus, out, epochs):
+    settings = [*SMALL, f"epochs={epochs}"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    return ["train", str(corpus), "--out", str(out), "--device", "cpu", *options]
+
+
+@pytest.mark.skipif(os.environ.get("CARP_CLUSTER") != "1", reason="five interpreters take long; make cluster runs this")
+def test_a_killed_process_ends_the_training_with_one_line_and_a_checkpoint_that_one_process_goes_on_from(
+    corpus, tmp_path, capsys
+):
+    out, kept = tmp_path / "model", tmp_path / "model.training"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "carp", *words_of(corpus, out, 100_000), "--processes", "2"]
+    training = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    seen = [next(training.stderr) for _ in range(2)]  # each line is an epoch, whose checkpoint is written
+    found = subprocess.run(["pgrep", "-P", str(training.pid)], capture_output=True, text=True, check=True)
+    os.kill(max(map(int, found.stdout.split())), signal.SIGKILL)
+    said = [line for line in training.communicate(timeout=60)[1].splitlines() if not line.startswith("epoch")]
+    assert [line.split()[0] for line in seen] == ["epoch", "epoch"]
+    assert training.returncode == 1
+    assert len(said) == 1
+    assert "was lost (ended by SIGKILL), and the others were ended. Fix: run the same command with --resume" in said[0]
+    reached = json.loads((kept / CHECKPOINT).read_text())["progress"]["epoch"]
+    assert entry.main([*words_of(corpus, out, reached + 1), "--resume", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["epochs"] == reached + 1
+
+
+def test_a_model_in_closed_form_is_fitted_by_one_process_and_says_so(corpus, tmp_path, capsys):
+    words = ["train", str(corpus), "--out", str(tmp_path / "model"), "--model", "bias", "--processes", "3"]
+    assert entry.main([*words, "--device", "cpu"]) == 0
+    assert "one process fits it, and the others have nothing to do" in capsys.readouterr().err
+
+
+def test_a_process_that_is_killed_is_named_in_one_line(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal\nif os.environ.get('RANK') == '1':\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCE}"}
+    with pytest.raises(ProcessLost, match=r"process 2 of 2 was lost \(ended by SIGKILL\)") as caught:
+        run_together(["--version"], 2, "model.training", environment)
+    assert caught.value.where == "model.training"
+    assert "--resume" in caught.value.fix
+
+
+def test_all_processes_well_is_well():
+    assert run_together(["--version"], 2, "here") == 0
+
+
+def test_a_process_that_refuses_has_said_why():
+    assert run_together(["train"], 2, "here") == 2

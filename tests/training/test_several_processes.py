@@ -1,0 +1,74 @@
+"""Several processes train as one does: the same losses, and weights that any number of them can go on from."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import training_together
+from carp.errors import CarpWarning
+from carp.models import REGISTRY, model_class
+from carp.storage import load_arrays
+
+# Each has a way of its own to share a batch; the others share it as these do. `make cluster` takes them all.
+TELLING = ["carp", "cmle", "mpcn", "tarmf"]
+ALL = sorted(name for name in REGISTRY if model_class(name).learns and not name.startswith("carp-"))
+LEARNING = ALL if os.environ.get("CARP_CLUSTER") == "1" else TELLING
+RESUMED = ["carp", "tarmf"]  # from a checkpoint of one process, and gone on from by one again
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def members(count, *words):
+    port = str(free_port())
+    for rank in range(count):
+        place = {"RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        place |= {"PYTHONPATH": f"{ROOT / 'src'}", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(ROOT / "tests/twins/training_together.py"), *map(str, words)]
+        yield subprocess.Popen(command, env={**os.environ, **place}, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory, single_thread):
+    """What two processes made of every model, some of them from the checkpoint of one."""
+    folder = tmp_path_factory.mktemp("together")
+    for name in RESUMED:
+        training_together.trained(name, 1, folder / name)
+    for process in list(members(2, folder, *LEARNING)):
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    return folder
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_two_processes_have_the_losses_of_one(together, name):
+    alone, _ = training_together.trained(name, 3)
+    shared = json.loads((together / f"{name}.json").read_text())
+    assert len(shared) == 3
+    assert np.allclose(shared, alone, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_one_then_two_then_one_process_reach_the_weights_of_one_uninterrupted(together, name):
+    uninterrupted = training_together.trained(name, 3)[1]
+    assert load_arrays(together / f"{name}.safetensors"), "the two processes went on from the checkpoint"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        weights = training_together.trained(name, 3, together / name)[1]
+    assert any("processes 2, now 1" in str(one.message) for one in told if one.category is CarpWarning)
+    for key, value in uninterrupted.items():
+        assert torch.allclose(weights[key], value, rtol=0, atol=1e-6), key

@@ -1,0 +1,41 @@
+"""Engines of the service that a test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import msgspec
+
+from carp.serve.engine_messages import Call, Refused, Reply, frame, receive_frame
+
+NO_PROCESS = 10_000_000  # no system gives a process so large a number
+
+
+class OneEngine:
+    """An engine at the other end of a socket, which answers when the test lets it."""
+
+    def __init__(self, seconds: float = 0.01) -> None:
+        self.seconds = seconds  # that it says an answer took
+        self.door, self.line = socket.socketpair()
+        self.asked: list[Call] = []
+        self.may_answer = threading.Semaphore(0)
+        self.thread = threading.Thread(target=self.live, daemon=True)
+        self.thread.start()
+
+    def live(self) -> None:
+        while (asked := receive_frame(self.line)) is not None:
+            call = msgspec.msgpack.decode(asked, type=Call)
+            self.asked.append(call)
+            self.may_answer.acquire()
+            if call.kind == "die":
+                self.line.close()
+                return
+            answers = [Refused(404, "no", None, "", {}) if "no" in one else str(one).encode() for one in call.asked]
+            self.line.sendall(frame(Reply(answers, self.seconds, 1, 2, [None] * len(answers))))
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
