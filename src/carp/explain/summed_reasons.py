@@ -65,10 +65,10 @@ class ReadSentences:
 
     def for_aspect(self, aspect: int, amount: float, by_itself: float, most: int) -> tuple[list[int], bool]:
         """The sentences about an aspect that pull as its amount does, and whether they say the opposite of it: only
-        where the person's taste does more than what the words say to everybody."""
+        where it is the person's taste that turns what the words do for everybody."""
         sign = 1.0 if amount > 0 else -1.0
         about = (self.aspect == aspect) & (sign * self.pull > 0)
-        by_taste = sign * (amount - by_itself) > abs(by_itself)
+        by_taste = sign * by_itself <= 0
         for turned in (False, True) if by_taste else (False,):
             clear = about & self.says(-sign if turned else sign)
             if clear.any():
@@ -124,7 +124,7 @@ class SummedExplainer(AttentionExplainer):
             meaning=MEANING,
             parts=self._parts(parts, rating),
             findings=findings,
-            cases=self._cases(question, float(parts.by_person.sum())),
+            cases=self._cases(question, float(parts.by_person.sum()), rating - without),
             meetings=self._meetings(parts),
             texts_move=self._star * (rating - float(np.clip(without, 1, self.corpus.levels))),
         )
@@ -207,10 +207,10 @@ class SummedExplainer(AttentionExplainer):
                 found.append(AspectFinding(names[aspect], self._star * float(amounts[aspect]), 0.0, 0.0, sentences))
         return _sides(found)
 
-    def _cases(self, question: Question, by_person: float) -> tuple[EarlierCase, ...]:
-        """What the person rated before that reads most like this thing, and went the way it is judged now."""
+    def _cases(self, question: Question, by_person: float, moved: float) -> tuple[EarlierCase, ...]:
+        """What the person rated before that reads most like this thing, and went the way the texts move the rating."""
         corpus = self.corpus
-        if question.user < 0 or abs(by_person) < TELLING * (corpus.levels - 1):
+        if question.user < 0 or abs(by_person) < TELLING * (corpus.levels - 1) or by_person * moved <= 0:
             return ()
         records = np.flatnonzero((corpus.user == question.user) & (corpus.part == TRAIN))
         records = records[records != question.record]
