@@ -116,10 +116,12 @@ def _wait_until_ready(address: str, service: subprocess.Popen[bytes], log: IO[by
 def address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with a small CARP."""
     from carp.recommender import Recommender
+    from carp.reviews.sources.formats import read_reviews
 
     model = tmp_path_factory.mktemp("explorer") / "model"
+    hostile = read_reviews(frame, markup=True)  # tags are usually taken out; here the page must bear them
     with one_thread():
-        Recommender("carp", seed=0, **SIZE, viewpoints=3, variant="calibrated").fit(frame, progress=False).save(model)
+        Recommender("carp", seed=0, **SIZE, viewpoints=3, variant="calibrated").fit(hostile, progress=False).save(model)
     with served(model) as address:
         yield address
 

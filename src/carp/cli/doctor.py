@@ -145,7 +145,7 @@ def _libraries() -> Iterator[Finding]:
 def _required(one: Requirement) -> Finding:
     fix = f"pip install '{one.name}>={one.least}'"
     try:
-        importlib.import_module(IMPORT_NAMES.get(one.name, one.name))
+        importlib.import_module(IMPORT_NAMES.get(one.name, one.name.replace("-", "_")))
         version = importlib.metadata.version(one.name)
     except ImportError as error:  # PackageNotFoundError is one too
         return Finding(one.name, f"cannot be used ({error})", "broken", fix)

@@ -99,10 +99,11 @@ def repeat_dropout(model: Carp, data: TrainingData, chosen: np.ndarray, batch: B
 
 
 def _drop_by(side: Viewpoints, mask: Tensor) -> None:
-    def drop(tensor: Tensor, what: str) -> Tensor:
-        return tensor * mask.to(tensor.device) if what == "features" else tensor
+    def drop_features(features: Tensor) -> Tensor:
+        return features * mask.to(features.device)
 
-    side.drop = drop  # type: ignore[method-assign]
+    side.drop_features = drop_features  # type: ignore[method-assign]
+    side.drop = lambda tensor, what: tensor  # type: ignore[method-assign]
 
 
 def distance(found: Tensor, wanted: Tensor) -> float:
