@@ -32,8 +32,9 @@ def test_first_look_is_at_an_example_with_its_reasons(explorer, example):
     )
     expect(page.locator(".answer .figure")).to_have_text(two_digits(told["rating"]))
     difference = told["rating"] - told["item_mean"]
-    above = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'} its average"
-    expect(page.locator(".verdict")).to_contain_text(above)
+    far = f"{abs(difference):.2f} {'above' if difference > 0 else 'below'} its average"
+    told_difference = "the same as its average" if f"{abs(difference):.2f}" == "0.00" else far
+    expect(page.locator(".verdict")).to_contain_text(told_difference)
     expect(page.locator(".reason")).to_have_count(len(told["units"]))
     assert "user=" in explorer.hash()
     explorer.keep("why")
