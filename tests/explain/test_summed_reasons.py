@@ -220,6 +220,19 @@ def test_a_corpus_too_small_for_aspects_has_one(rec):
     np.testing.assert_array_equal(found.of_sentences(words, np.array([0, 0, 0, 1, 1]), 2), [0, 0])
 
 
+def test_aspects_come_from_all_over_a_corpus_that_is_in_order(monkeypatch):
+    """Half of the sentences speak of one kind of thing and stand first; the others are looked at too."""
+    monkeypatch.setattr("carp.explain.named_aspects.MOST_SENTENCES", 400)
+    rng = np.random.default_rng(0)
+    kinds = ["strap soft leather padding", "mic stand boom clip", "beer malt hops head", "hotel bed desk pool"]
+    vocabulary = " ".join(kinds).split()
+    kind = np.concatenate([rng.integers(0, 2, 800), rng.integers(2, 4, 800)])
+    words = (4 * kind[:, None] + rng.permuted(np.tile(np.arange(4), (1600, 1)), axis=1)[:, :3] + 1).astype(np.int32)
+    found = find_aspects(words.ravel(), np.repeat(np.arange(1600), 3), vocabulary, np.zeros(16), most=4)
+    named = {kinds.index(one) for name in found.names[:-1] for one in kinds if name.split(", ")[0] in one.split()}
+    assert named == {0, 1, 2, 3}
+
+
 def test_words_beside_seed_words_belong_to_their_aspect():
     rng = np.random.default_rng(0)
     vocabulary = ["battery", "hours", "strap", "soft", "price", "paid", "sound", "bass"]

@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 MOST_ASPECTS = 16
 SENTENCES_PER_ASPECT = 100  # fewer than this cannot tell an aspect from chance
-MOST_SENTENCES = 60_000  # factorised; the sentences that follow are as good as these
+MOST_SENTENCES = 60_000  # factorised; of more, so many from all over the corpus, which may be in any order
 LEAST_SENTENCES = 5  # a word must be in as many to belong anywhere
 LARGEST_SHARE = 0.3  # of the sentences: a word that is everywhere is about nothing
 WORDS_OF_A_NAME = 3
@@ -76,7 +76,8 @@ def find_aspects(
     k = min(most, rows.shape[0] // SENTENCES_PER_ASPECT, np.count_nonzero(np.diff(rows.tocsc().indptr)) // 2)
     if k < 2:
         return NamedAspects((EVERYTHING, OTHER), _membership(np.ones((1, len(vocabulary)))))
-    found = NMF(k, init="nndsvd", max_iter=100, tol=1e-3, random_state=0).fit(rows[:MOST_SENTENCES])
+    some = rows[:: -(-rows.shape[0] // MOST_SENTENCES)]
+    found = NMF(k, init="nndsvd", max_iter=100, tol=1e-3, random_state=0).fit(some)
     topics = found.components_ / np.maximum(np.linalg.norm(found.components_, axis=1, keepdims=True), 1e-12)
     topics = topics[(topics > 0).sum(1) >= WORDS_OF_A_NAME]
     return NamedAspects((*_names(topics, vocabulary), OTHER), _membership(_company(topics, rows, words, sentence)))
