@@ -111,16 +111,20 @@ def survives(mutant: Mutant | None, tests: list[str]) -> bool:
         there = [test for test in tests if (tree / test).exists()]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *there]
         more = {"CARP_KILLS": "4", "CARP_BUNDLES": "4", "CARP_EXAMPLES": "20", "OMP_NUM_THREADS": "1"}
-        environment = {
-            **os.environ,
-            **more,
-            "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree / "benchmarks")]),
-        }
+        paths = [str(tree / "src"), str(tree / "benchmarks"), *_packages_elsewhere()]
+        environment = {**os.environ, **more, "PYTHONPATH": os.pathsep.join(paths)}
         try:
             done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False, timeout=SECONDS)
         except subprocess.TimeoutExpired:
             return False
         return done.returncode == 0
+
+
+def _packages_elsewhere() -> list[str]:
+    """Where packages were put that are not installed; never the code that is to be broken."""
+    return [
+        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and ROOT not in Path(path).parents
+    ]
 
 
 def chosen(rooms: list[str], share: float = 1.0, seed: int = 0) -> list[tuple[Mutant, list[str]]]:

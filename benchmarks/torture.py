@@ -30,6 +30,8 @@ from typing import Any
 
 import damaged_bundles
 import failing_operations
+import fuzz_targets
+import fuzzing
 import hostile_bundles
 import killed_training
 import mixed_loads
@@ -38,6 +40,7 @@ import sanitized_kernels
 from result_lines import put_line, where_and_when
 
 ROOT = Path(__file__).resolve().parents[1]
+FUZZED = 10_000  # inputs of each target
 PHASES = 4  # into which the operations of a job are cut
 Report = dict[str, Any]  # tried, counts, faults
 Piece = tuple[Any, ...]  # a function that makes a report, and what it is called with
@@ -74,6 +77,10 @@ def killed(first: int, count: int, device: str) -> Report:
 
 def sanitized(first: int, count: int) -> Report:
     return sanitized_kernels.run(count, first)
+
+
+def fuzzed(target: str, runs: int, seed: int) -> Report:
+    return fuzzing.run(target, runs, seed)
 
 
 def operations(job: str, error: str, first: int, step: int) -> Report:
@@ -118,6 +125,11 @@ def numbered(work: Callable[..., Report], wanted: int, size: int, *more: Any) ->
 def kills(options: Options) -> list[Piece]:
     most = 200 if options.device == "cpu" else 10
     return numbered(killed, most, 10, options.device)(options)
+
+
+def every_target(options: Options) -> list[Piece]:
+    runs = max(1, round(FUZZED * options.share))
+    return [(fuzzed, target, runs, options.seed) for target in fuzz_targets.TARGETS]
 
 
 def every_operation(options: Options) -> list[Piece]:
@@ -175,6 +187,11 @@ PARTS = {
         "malformed records, each accepted or rejected with its line",
         100_000,
         by_tests("tests/faults/test_bad_reviews.py", 100_000, CARP_RECORDS="100000", CARP_EXAMPLES="2000"),
+    ),
+    "fuzz": Part(
+        "inputs made by a fuzzer that coverage guides: folders of carp and every reader",
+        FUZZED * len(fuzz_targets.TARGETS),
+        every_target,
     ),
     "grid-kills": Part(
         "kills of a benchmark grid and of preparing, no cell lost or counted twice",
