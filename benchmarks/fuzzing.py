@@ -42,13 +42,14 @@ def run(target: str, runs: int, seed: int = 0) -> dict[str, Any]:
     reached = PROGRESS.findall(done.stderr)
     tried, branches, _, kept = map(int, reached[-1]) if reached else (0, 0, 0, 0)
     counts = {f"{target}: branches": branches, f"{target}: inputs kept": kept}
-    return {"tried": tried, "counts": counts, "faults": _faults(target, done, found)}
+    return {"tried": tried, "counts": counts, "faults": faults_of(target, done, found)}
 
 
 BAD = ("crash", "timeout", "oom", "slow")
 
 
-def _faults(target: str, done: subprocess.CompletedProcess[str], found: list[bytes]) -> list[str]:
+def faults_of(target: str, done: subprocess.CompletedProcess[str], found: list[bytes]) -> list[str]:
+    """What a process that was fuzzed must not have done, with the inputs that it left behind."""
     if not done.returncode:
         return []
     said = (done.stdout + done.stderr).partition("Uncaught Python exception")[2] or done.stderr[-2000:]

@@ -14,6 +14,7 @@ from scipy.stats import ttest_1samp, ttest_rel, wilcoxon
 
 import faithfulness_tables
 import ranking_tables
+import reliability_tables
 import successor_tables
 from carp.bench.report import Section, make_report, report_markdown
 from carp.bench.results_folder import BENCH, read_results
@@ -95,6 +96,17 @@ def test_the_tables_of_recommendations_are_those_of_the_results():
 def test_the_tables_of_the_successor_are_those_of_the_results():
     page = (ROOT / "docs" / "explanation" / "successor.md").read_text("utf-8")
     assert page == page_with(page, successor_tables.tables_of(RESULTS))
+
+
+def test_the_tables_of_reliability_are_those_of_the_results():
+    page = (ROOT / "docs" / "explanation" / "reliability.md").read_text("utf-8")
+    assert page == page_with(page, reliability_tables.tables_of(RESULTS))
+
+
+def test_a_part_without_faults_that_was_not_tried_to_the_end_is_not_said_to_be_reached():
+    for line in _lines("torture.jsonl"):
+        whole = line["tried"] >= line["wanted"] > 0 and not line["unfinished_pieces"]
+        assert line["reached"] == (whole and not line["faults"]), line["part"]
 
 
 @pytest.mark.parametrize("corpus", successor_tables.CORPORA)
