@@ -37,7 +37,10 @@ ROOMS = {
     "storage": Room(
         [f"{STORED}/{name}.py" for name in ("folder_locks", "leftovers", "new_folders", "sealed_folders")]
         + [f"{STORED}/{name}.py" for name in ("signatures", "written_files")],
-        [f"{FAULTS}/test_{name}.py" for name in ("storage", "durability", "signatures", "hostile_folders")],
+        [
+            f"{FAULTS}/test_{name}.py"
+            for name in ("left_open", "storage", "durability", "signatures", "hostile_folders")
+        ],
     ),
     "results": Room(
         ["src/carp/bench/durable_lines.py"], [f"{FAULTS}/test_{n}.py" for n in ("durability", "bench_kills")]

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import damaged_bundles
+import damaged_records
 import failing_operations
 import fuzz_targets
 import fuzzing
@@ -127,6 +128,14 @@ def kills(options: Options) -> list[Piece]:
     return numbered(killed, most, 10, options.device)(options)
 
 
+def every_format(options: Options) -> list[Piece]:
+    each = max(1, math.ceil(100_000 * options.share / len(damaged_records.FORMATS)))
+    files = "tests/faults/test_bad_reviews.py tests/faults/test_fuzzed_files.py tests/faults/test_bad_items.py"
+    examples = {"CARP_EXAMPLES": str(max(10, round(2_000 * options.share)))}
+    pieces: list[Piece] = [(damaged_records.run, name, each, options.seed) for name in damaged_records.FORMATS]
+    return [*pieces, (tested, files, 0, examples)]
+
+
 def every_target(options: Options) -> list[Piece]:
     runs = max(1, round(FUZZED * options.share))
     return [(fuzzed, target, runs, options.seed) for target in fuzz_targets.TARGETS]
@@ -184,9 +193,9 @@ PARTS = {
     "operations": Part("operations of each job fail in turn, in each of five ways", 0, every_operation),
     "sanitized": Part("rounds of the C under both sanitizers", 2_000, numbered(sanitized, 2_000, 250)),
     "records": Part(
-        "malformed records, each accepted or rejected with its line",
+        "malformed records of fifteen formats, each accepted or rejected with its line",
         100_000,
-        by_tests("tests/faults/test_bad_reviews.py", 100_000, CARP_RECORDS="100000", CARP_EXAMPLES="2000"),
+        every_format,
     ),
     "fuzz": Part(
         "inputs made by a fuzzer that coverage guides: folders of carp and every reader",

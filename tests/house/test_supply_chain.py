@@ -143,3 +143,13 @@ def test_the_recorded_audit_is_of_what_is_locked():
     assert recorded["releases"] == len(locked())
     assert recorded["looked_up"] + sum(recorded["skipped"].values()) == recorded["releases"]
     assert recorded["vulnerabilities"] == []
+
+
+def test_every_promise_names_a_test_that_is_there():
+    """A heading of SECURITY.md without a test beside its promises would be words alone."""
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    named = set(re.findall(r"`(tests/[\w/.]+)`", text))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    sections = re.split(r"\n## ", text)[1:]
+    assert [one.splitlines()[0] for one in sections if "`tests/" not in one] == []
