@@ -41,7 +41,7 @@ import sanitized_kernels
 from result_lines import put_line, where_and_when
 
 ROOT = Path(__file__).resolve().parents[1]
-FUZZED = 10_000  # inputs of each target
+FUZZED = 2_000  # inputs of each target
 PHASES = 4  # into which the operations of a job are cut
 Report = dict[str, Any]  # tried, counts, faults
 Piece = tuple[Any, ...]  # a function that makes a report, and what it is called with
@@ -201,6 +201,11 @@ PARTS = {
         "inputs made by a fuzzer that coverage guides: folders of carp and every reader",
         FUZZED * len(fuzz_targets.TARGETS),
         every_target,
+    ),
+    "markup": Part(
+        "markup payloads through every renderer and a real browser, none of which runs",
+        100,
+        by_tests("tests/render tests/browser/test_explorer_payloads.py", 100, CARP_PAYLOADS="200"),
     ),
     "grid-kills": Part(
         "kills of a benchmark grid and of preparing, no cell lost or counted twice",

@@ -100,6 +100,12 @@ def served(model: Path, *options: str) -> Iterator[str]:
             service.wait(timeout=30)
 
 
+@pytest.fixture(scope="session")
+def serve() -> Callable[..., contextlib.AbstractContextManager[str]]:
+    """Starts a service for a model; where it answers."""
+    return served
+
+
 def _wait_until_ready(address: str, service: subprocess.Popen[bytes], log: IO[bytes]) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and service.poll() is None:

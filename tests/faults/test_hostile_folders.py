@@ -237,6 +237,24 @@ def test_a_file_that_is_no_column_is_refused(corpus, content):
         carp.Corpus.load(corpus)
 
 
+@pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
+def test_a_column_of_another_length_than_it_says_is_refused(corpus, mmap):
+    with (corpus / "user.npy").open("ab") as file:
+        file.write(bytes(4))
+    seal(corpus, "corpus")
+    with pytest.raises(DamagedError, match="its length is not what it says"):
+        carp.Corpus.load(corpus, mmap=mmap)
+
+
+def test_a_column_in_a_format_that_carp_does_not_write_is_refused(corpus):
+    column = np.load(corpus / "user.npy")
+    with (corpus / "user.npy").open("wb") as file:
+        np.lib.format.write_array(file, column, version=(2, 0))
+    seal(corpus, "corpus")
+    with pytest.raises(DamagedError, match="numpy's format"):
+        carp.Corpus.load(corpus)
+
+
 def test_a_corpus_whose_facts_cannot_be_is_refused(corpus):
     about = json.loads((corpus / "corpus.json").read_bytes())
     for edit in ({"levels": "5"}, {"levels": 1}, {"scale_range": [5, 1]}, {"scale_range": None}):

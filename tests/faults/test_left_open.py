@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import hashlib
 import json
 import os
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from carp.storage import (
     folder_locks,
     holding,
     new_folder,
+    new_folders,
     opened_folder,
     seal,
     sole_writer,
@@ -40,10 +43,14 @@ def open_files():
 
 @pytest.fixture
 def closed():
-    """Nothing is open after a test that was not before it."""
+    """Nothing is open after a test that was not before it, and nothing was left for Python to close."""
     before = open_files()
-    yield
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        yield
+        gc.collect()
     assert open_files() == before
+    assert [str(one.message) for one in told if one.category is ResourceWarning] == []
 
 
 @pytest.fixture
@@ -129,6 +136,22 @@ def test_a_file_that_was_read_is_not_read_again_to_be_checked(folder, monkeypatc
         opened.read("a.txt")
         opened.check_all()
     assert len(digests) == 1
+
+
+def test_where_the_new_folder_cannot_take_its_place_the_old_one_is_put_back_at_once(folder, monkeypatch):
+    monkeypatch.setattr(new_folders, "exchanged", lambda *_: False)  # a system that cannot do it in one step
+    rename = Path.rename
+
+    def refuse(path, target):
+        if path.name.endswith("partial") and target == folder:
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(StorageError), new_folder(folder, "thing", overwrite=True) as partial:
+        write_bytes(partial / "a.txt", b"new")
+    assert (folder / "a.txt").read_bytes() == b"content"
+    assert [one.name for one in folder.parent.iterdir()] == ["thing"]
 
 
 def test_files_and_logs_that_are_written_are_closed(tmp_path, closed):
