@@ -88,7 +88,7 @@ def bias(corpus) -> Path:
 def test_help_waits_for_the_command_line_alone():
     """Of all that carp needs, only typer and rich come in; of carp itself, the commands and the errors."""
     process = start("--help", python=["-X", "importtime"])
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0
     assert "prepare" in out
     modules = {line.rpartition("|")[2].strip() for line in err.splitlines()}
@@ -123,7 +123,7 @@ def test_a_reader_who_leaves_early_causes_no_words():
     os.close(reading)
     process = start("models", "--json", stdout=writing)
     os.close(writing)
-    assert process.communicate(timeout=60)[1] == ""
+    assert process.communicate(timeout=600)[1] == ""
     assert process.returncode == 1
 
 
@@ -223,7 +223,7 @@ def test_interrupted_training_leaves_a_checkpoint_and_resume_finishes_it(run, co
     process = start(*words, "--set", "epochs=100000")
     assert any("validation MSE" in line for line in process.stderr)  # an epoch is over and its checkpoint written
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 1
     message = err.splitlines()[-1]
     assert message.startswith("carp: ")
@@ -503,7 +503,7 @@ def test_doctor_names_what_is_broken_and_what_is_only_missing(run, monkeypatch):
 )
 def test_doctor_says_whether_kernels_are_compiled(variable, value, said, state, tmp_path):
     environment = {"XDG_CACHE_HOME": str(tmp_path), variable: value}
-    out, _ = start("doctor", "--json", env=environment).communicate(timeout=60)
+    out, _ = start("doctor", "--json", env=environment).communicate(timeout=600)
     findings = {one["name"]: one for one in json.loads(out)["findings"]}
     assert said in findings["compiled kernels"]["value"]
     assert findings["compiled kernels"]["state"] == state

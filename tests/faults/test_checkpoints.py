@@ -255,7 +255,7 @@ def expected(data, tmp_path_factory):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the killed processes are forked")
 def test_training_killed_at_any_moment_resumes_to_the_same_bits(tmp_path):
     asked = [sys.executable, __file__, str(tmp_path), str(KILLS), str(random.randrange(10**6))]
-    driver = subprocess.run(asked, capture_output=True, text=True, timeout=60 + 10 * KILLS, check=False)
+    driver = subprocess.run(asked, capture_output=True, text=True, timeout=600 + 60 * KILLS, check=False)
     assert driver.returncode == 0, f"{asked}\n{driver.stderr}"
     report = json.loads(driver.stdout)
     kills = report["kills"]
