@@ -28,7 +28,7 @@ from carp.reviews.sources.pair_files import read_pairs
 from carp.storage import check_folder
 
 TINY = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "epochs=1"]
-TINY_OPTIONS = [part for setting in TINY for part in ("--set", setting)]
+TINY_OPTIONS = ["--model", "carp", *(part for setting in TINY for part in ("--set", setting))]
 SOURCE = Path(carp.__file__).parents[1]
 
 
@@ -86,7 +86,7 @@ def bias(corpus) -> Path:
 
 
 def test_help_waits_for_the_command_line_alone():
-    """Of all that carp needs, only typer and rich come in; of carp itself, the commands and the errors."""
+    """Of all that carp needs, only typer and rich come in; of carp itself, the commands, the errors and the list of models."""
     process = start("--help", python=["-X", "importtime"])
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0
@@ -97,7 +97,8 @@ def test_help_waits_for_the_command_line_alone():
     brought = needed & {name.partition(".")[0] for name in modules} - {"coverage"}  # which `make coverage` starts first
     assert brought == {"typer", "rich"}
     ours = {name for name in modules if name.startswith("carp.")}
-    assert {name for name in ours if not name.startswith("carp.cli")} <= {"carp.errors", "carp.moved", "carp.__main__"}
+    light = {"carp.errors", "carp.models", "carp.moved", "carp.__main__"}
+    assert {name for name in ours if not name.startswith("carp.cli")} <= light
 
 
 @pytest.mark.parametrize("name", ["prepare", "train", "evaluate", "predict", "explain", "recommend", "models"])
@@ -565,3 +566,10 @@ def test_pairs_with_a_byte_order_mark_and_other_columns_are_read(tmp_path):
     found = read_pairs(path)
     assert found.pairs == [("ann", "Röhre")]
     assert (found.extra_names, found.extras) == (["note"], [["x"]])
+
+
+def test_the_most_accurate_model_is_what_train_fits(run, corpus, tmp_path):
+    assert json.loads(run("train", corpus, "--out", tmp_path / "model", "--json", "--quiet").out)["model"] == "meeting"
+    found = run("train", corpus, "--out", tmp_path / "paper", "--set", "variant=paper")
+    assert found.code == 2
+    assert "variant is a setting of carp: train that model (--model carp)" in found.err

@@ -22,7 +22,7 @@ from carp.reviews.shop.made_up_shop import make_shop
 
 SOURCE = Path(carp.__file__).parents[1]
 TINY = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "epochs=1"]
-TINY_OPTIONS = [part for setting in TINY for part in ("--set", setting)]
+TINY_OPTIONS = ["--model", "carp", *(part for setting in TINY for part in ("--set", setting))]
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def test_a_damaged_corpus_is_refused(fails, made, tmp_path):
     ],
 )
 def test_wrong_settings_are_wrong_use_and_leave_nothing(fails, made, tmp_path, options, words):
-    assert words in fails(2, "train", made.corpus, "--out", tmp_path / "m", *options)
+    assert words in fails(2, "train", made.corpus, "--out", tmp_path / "m", "--model", "carp", *options)
 
 
 def test_a_gpu_that_is_not_there_is_wrong_use(fails, made, tmp_path, monkeypatch):

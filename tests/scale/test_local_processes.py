@@ -32,7 +32,7 @@ def corpus(tmp_path_factory):
 def words_of(corpus, out, epochs):
     settings = [*SMALL, f"epochs={epochs}"]
     options = [part for setting in settings for part in ("--set", setting)]
-    return ["train", str(corpus), "--out", str(out), "--device", "cpu", *options]
+    return ["train", str(corpus), "--out", str(out), "--model", "carp", "--device", "cpu", *options]
 
 
 @pytest.mark.skipif(os.environ.get("CARP_CLUSTER") != "1", reason="five interpreters take long; make cluster runs this")
