@@ -86,7 +86,7 @@ def bias(corpus) -> Path:
 
 
 def test_help_waits_for_the_command_line_alone():
-    """Of all that carp needs, only typer and rich come in; of carp itself, the commands, the errors and the list of models."""
+    """Of all that carp needs, only typer and rich come in; of carp itself, the commands, errors and models' names."""
     process = start("--help", python=["-X", "importtime"])
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0
