@@ -156,7 +156,7 @@ def test_loading_needs_neither_the_corpus_nor_the_process_that_fitted(rec, tmp_p
     asked = [[sys.executable, __file__, str(tmp_path / name)] for name in ("one", "two")]
     fits = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in asked]
     for fit in fits:
-        assert fit.wait(timeout=120) == 0, fit.stderr.read()
+        assert fit.wait(timeout=600) == 0, fit.stderr.read()
         fit.stderr.close()
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
     assert one == two, "the same seed in fresh processes gives the same weights"
