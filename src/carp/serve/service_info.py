@@ -57,11 +57,15 @@ def rating_step(fitted: FittedCorpus) -> float | None:
 def example_pair(recommender: Recommender) -> dict[str, str] | None:
     """A typical, good pair to begin with, whose own review was held back and can stand beside the reasons.
 
-    Of the held-out pairs, those of which most is written on both sides; of these, the half that is predicted better;
-    of these, the one where what was written moves the averages most towards the real rating.
+    Of the held-out pairs in which a thing that people like was liked, those of which most is written on both sides; of
+    these, the half that is predicted better; of these, the one where what was written moves the averages most towards
+    the rating.
     """
     fitted = recommender.fitted_corpus
     records = np.flatnonzero(fitted.part == TEST)
+    mean = float(recommender.baseline.mean)
+    liked = records[(fitted.rating[records] > mean) & (fitted.item_means[fitted.item[records]] > mean)]
+    records = liked if len(liked) else records
     if not len(records):
         return None
     users, items = fitted.user_documents.lengths(), fitted.item_documents.lengths()
