@@ -58,7 +58,7 @@ def test_unknown_ids_are_told_with_what_helps(explorer, example):
     expect(page.locator(".answer .figure")).to_be_visible()
     explorer.open("why", user=example["user"], item="nothing-like-it")
     expect(problem).to_contain_text("There is nothing here called “nothing-like-it”")
-    explorer.field("Person").fill(example["user"])
+    explorer.field("Thing").fill(example["item"])
     page.keyboard.press("Enter")
     expect(page.locator(".answer .figure")).to_be_visible()
 
