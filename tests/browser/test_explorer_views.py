@@ -115,7 +115,7 @@ def test_touched_cell_lights_the_sentences_it_stands_for(explorer, example):
     assert "cell=" not in explorer.hash()
     cell.click()
     assert "cell=2.3" in explorer.hash()
-    page.locator("h2").first.hover()
+    page.locator(".reasons h2").first.hover()
     expect(page.locator(".aspects .lit")).to_have_attribute("data-index", "3")
     page.reload()
     explorer.settled()

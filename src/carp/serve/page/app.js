@@ -144,7 +144,8 @@ async function answer(view, state, signal, sameView) {
     if (signal.aborted) return;
     drawTitle(view, state); // the answer may have told what things are called
     shown.question.rename?.();
-    shown.result = view.show(found, state, { about, remember, go });
+    const rename = () => shown.question?.rename?.();
+    shown.result = view.show(found, state, { about, remember, go, rename });
     fill(target, shown.result.nodes);
     say(shown.result.said);
     showPart(state.part);

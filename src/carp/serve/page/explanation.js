@@ -15,6 +15,7 @@ export function explanationBlocks(explanation, { range, cell, pinned }) {
     h(
       "section",
       { class: "answer card", "aria-label": "Predicted rating" },
+      h("h2", { class: "unseen" }, "The predicted rating"),
       h("div", null, ratingBlock(told, range), h("p", { class: "summary", dir: "auto" }, told.told?.summary), notes(told.notes)),
       summed ? sumTable(told) : capsules(told),
     ),

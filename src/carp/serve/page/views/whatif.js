@@ -192,7 +192,9 @@ async function answer(service, reviews, signal) {
   const body = { reviews, n: OFFERED, ...(item && { items: [item] }), ...(item && explains && { explain: item }) };
   try {
     const found = await post("newcomer", body, { signal });
-    if (!signal.aborted) showAnswer(service, found, reviews);
+    if (signal.aborted) return;
+    service.context.rename(); // the answer may have told what the thing is called
+    showAnswer(service, found, reviews);
   } catch (problem) {
     if (signal.aborted) return;
     fill(
