@@ -11,8 +11,8 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say
-from carp.cli.options import Model, Overwrite
-from carp.cli.output_files import check_new_file
+from carp.cli.options import AsJson, Model, Overwrite
+from carp.cli.output_files import PAGES, check_new_file, format_of
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
@@ -135,18 +135,19 @@ def profile(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
     overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a person cares about, or what people like and dislike about a thing."""
     if (user is None) == (item is None):
         fix = "give either --user or --item"
         raise UsageError("it is not clear whose profile to show", where="carp profile", fix=fix)
+    shape = format_of(out, "json" if as_json else format, PAGES)
     if out is not None:
         check_new_file(out, overwrite)
     recommender = carp.load(model)
     with naming(model):
         found = recommender.profile(user=user, item=item)
-    suffix = {".html": "html", ".htm": "html", ".json": "json"}
-    _deliver(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
+    _deliver(found, shape, out)
 
 
 def _deliver(found: PersonProfile | ThingProfile, format: str, out: Path | None) -> None:
