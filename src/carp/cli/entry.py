@@ -20,6 +20,7 @@ import typer
 import carp
 from carp.cli import (
     about_commands,
+    export_command,
     measure_commands,
     prepare_command,
     serve_commands,
@@ -41,6 +42,7 @@ COMMANDS = (
     use_commands.explain,
     use_commands.aspects,
     use_commands.recommend,
+    export_command.export,
     upkeep_commands.update,
     upkeep_commands.forget,
     serve_commands.profile,
