@@ -39,12 +39,8 @@ def test_onnxruntime_rates_as_the_model_does_on_the_scale_of_the_data(saved_mode
     assert told["pairs_compared"] > 50
     ids = json.loads((tmp_path / "onnx" / "ids.json").read_text())
     corpus = loaded.fitted_corpus
-    new = [
-        (u, i)
-        for u in range(len(ids["users"]))
-        for i in range(len(ids["items"]))
-        if (u, i) not in corpus.record_of_pair
-    ]
+    every = np.ndindex(len(ids["users"]), len(ids["items"]))
+    new = [pair for pair in every if pair not in corpus.record_of_pair]
     users, items = np.array(new[:40], dtype=np.int64).T
     rated = loaded.predict([(ids["users"][u], ids["items"][i]) for u, i in new[:40]])
     found = rate_by_onnx(tmp_path / "onnx", users, items)
