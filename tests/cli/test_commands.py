@@ -621,7 +621,7 @@ def test_too_little_memory_is_no_bug_of_carp(error, run, monkeypatch, tmp_path):
 def test_a_training_that_diverged_is_not_in_the_way_of_the_next(run, corpus, tmp_path):
     small = ("dimension=4", "filters=2", "latent_size=2", "viewpoints=2", "epochs=1")
     given = [word for one in small for word in ("--set", one)]
-    words = ["train", corpus, "--out", tmp_path / "model", "--quiet", *given]
+    words = ["train", corpus, "--model", "carp", "--out", tmp_path / "model", "--quiet", *given]
     broken = run(*words, "--set", "learning_rate=1e30")
     assert broken.code == 1
     assert "diverged" in broken.err
