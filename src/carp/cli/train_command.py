@@ -159,7 +159,8 @@ def _load_corpus(folder: Path) -> Corpus:
 
 def _fit(recommender: Recommender, corpus: Corpus, folder: Path, options: dict[str, Any]) -> None:
     from carp.training.checkpoint import CHECKPOINT
-    from carp.training.company import LostCompany
+    from carp.training.company import LostCompany, own_rank
+    from carp.training.divergence import DivergedError
     from carp.training.loop import Stopped
 
     try:
@@ -167,6 +168,11 @@ def _fit(recommender: Recommender, corpus: Corpus, folder: Path, options: dict[s
     except LostCompany as lost:
         lost.where = str(folder)
         raise
+    except DivergedError as error:  # its epochs cannot be continued with another rate, so they must not be in the way
+        if own_rank() == 0 and folder.exists():
+            _remove_checkpoints(folder)
+        what = error.what.rpartition(";")[0]
+        raise DivergedError(f"{what}; nothing is kept", fix="give a lower rate with --set learning_rate=...") from None
     except KeyboardInterrupt:
         if not (folder / CHECKPOINT).exists():
             raise
@@ -215,7 +221,7 @@ def seen_before(pairs: int) -> str:
 
 def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     from carp.explain.explainer import explains
-    from carp.render.console_tables import command, facts_table
+    from carp.render.console_tables import command, facts_table, own_step
     from carp.storage import readable_size
 
     facts, fitted = recommender.facts, recommender.fitted_corpus
@@ -223,7 +229,9 @@ def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     name = recommender.name if form is None else f"{recommender.name}, {form} form"
     lines = [("model", f"{name}, in {out}, {readable_size(size)}"), ("split", str(fitted.facts["split"]))]
     if facts["valid_mse"] is not None:
-        best = f"{facts['valid_mse']:.4f} in epoch {facts['best_epoch']} of {facts['epochs']}"
+        own = own_step((fitted.scale.low, fitted.scale.high), fitted.levels) ** 2
+        named = "" if own == 1 else f", on your scale from {fitted.scale.low:g} to {fitted.scale.high:g}"
+        best = f"{facts['valid_mse'] * own:.4f} in epoch {facts['best_epoch']} of {facts['epochs']}{named}"
         lines.append(("validation MSE", best))
     elif facts.get("all_reviews") and recommender.model.learns:
         lines.append(("epochs", f"{facts['epochs']}, the number that was best on validation"))

@@ -27,7 +27,7 @@ from carp.cli.options import (
     newcomer_reviews,
     read_ids,
 )
-from carp.cli.output_files import check_new_file
+from carp.cli.output_files import PAGES, check_new_file, format_of
 from carp.cli.train_command import seen_before
 from carp.errors import InputError, UsageError
 
@@ -115,9 +115,11 @@ def explain(
     sentences: Annotated[int, typer.Option(min=1, help="Most sentences to show for each viewpoint and aspect.")] = 2,
     reviews: Newcomer = None,
     overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Explain why a person would rate a thing this way."""
     texts = newcomer_reviews(user, reviews)
+    shape = format_of(out, "json" if as_json else format, PAGES)
     if out is not None:
         check_new_file(out, overwrite)
     recommender = carp.load(model)
@@ -127,8 +129,7 @@ def explain(
             found = recommender.explain(user, item, **detail)
         else:
             found = recommender.explain_for(texts, item, **detail)
-    suffix = {".html": "html", ".htm": "html", ".json": "json"}
-    _deliver_explanation(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
+    _deliver_explanation(found, shape, out)
 
 
 def aspects(

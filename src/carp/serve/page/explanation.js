@@ -5,7 +5,7 @@ import { capsules, ratingBlock, sign } from "./gauges.js";
 import { heatMaps, sideColumn } from "./heatmap.js";
 import { SIDE_TITLE, legend, marked, sideBlock } from "./sentences.js";
 import { sumTable, summedSections } from "./summed.js";
-import { SPEAKS, capital, number, plain } from "./words.js";
+import { SPEAKS, capital, counting, number, plain } from "./words.js";
 
 /** The whole of it, in the order in which people ask. */
 export function explanationBlocks(explanation, { range, cell, pinned }) {
@@ -15,6 +15,7 @@ export function explanationBlocks(explanation, { range, cell, pinned }) {
     h(
       "section",
       { class: "answer card", "aria-label": "Predicted rating" },
+      h("h2", { class: "unseen" }, "The predicted rating"),
       h("div", null, ratingBlock(told, range), h("p", { class: "summary", dir: "auto" }, told.told?.summary), notes(told.notes)),
       summed ? sumTable(told) : capsules(told),
     ),
@@ -58,13 +59,16 @@ function reasonsSection(explanation) {
       h("h2", null, "Reasons"),
       h("p", { class: "soft lead" }, "Each is something the person cares about that met something people say."),
       legend("own", "shared"),
-      explanation.units.map((unit, at) => reasonCard(unit, at + 1, user)),
+      explanation.units.map((unit, at) => reasonCard(unit, at + 1, user, strongestOf(explanation.units, unit.sentiment))),
     ),
     target && heldOut(explanation),
   );
 }
 
-function reasonCard(unit, place, user) {
+const strongestOf = (units, sentiment) =>
+  Math.max(...units.filter((unit) => unit.sentiment === sentiment).map((unit) => unit[sentiment]));
+
+function reasonCard(unit, place, user, strongest) {
   const side = (kind) =>
     h(
       "div",
@@ -80,7 +84,7 @@ function reasonCard(unit, place, user) {
       null,
       sign(unit.sentiment),
       h("h3", null, `Reason ${place} ${SPEAKS[unit.sentiment]}`),
-      h("p", { class: "soft coupling" }, `weighs ${number(unit.positive)} for, ${number(unit.negative)} against`),
+      h("p", { class: "soft coupling" }, counting(unit[unit.sentiment] / strongest)),
     ),
     h("div", { class: "pair" }, side("viewpoint"), side("aspect")),
   );
@@ -99,8 +103,9 @@ function heldOut({ target, positive }) {
 }
 
 const CELLS_SAY =
-  "The stronger its colour, the more a cell weighs. Touch one, or walk with the arrow keys, to light up the sentences it " +
-  "stands for. A framed cell is a reason above.";
+  "For the curious: rows are what the person cares about, columns what people say of the thing. The stronger its colour, " +
+  "the more the two count together. Touch a cell, or walk with the arrow keys, to light up its sentences. A framed cell is " +
+  "a reason above.";
 
 function meeting(explanation, { cell, pinned }) {
   const maps = heatMaps(explanation, { cell, pinned, skipUser: explanation.user ? "user" : null });

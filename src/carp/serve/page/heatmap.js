@@ -69,7 +69,7 @@ function cellWords(explanation, [x, y]) {
   const reason =
     explanation.units.findIndex((unit) => unit.viewpoint.index === x + 1 && unit.aspect.index === y + 1) + 1;
   const named = reason ? ` This is reason ${reason}.` : "";
-  return `Viewpoint ${x + 1} meets aspect ${y + 1}: weighs ${pro} for it, ${contra} against it.${named}`;
+  return `Viewpoint ${x + 1} meets aspect ${y + 1}. For it they count ${pro}, against it ${contra}; all cells of a map are on one scale.${named}`;
 }
 
 function heatMap(sentiment, explanation, touch) {

@@ -1,7 +1,7 @@
 // Sentences of reviews with their phrases marked, and the viewpoints and aspects they stand for.
 
 import { h, name } from "./dom.js";
-import { MARK_TITLE, SIGN, capital, number, numbered, plain, sideName } from "./words.js";
+import { MARK_TITLE, SIGN, capital, numbered, percent, plain, sideName } from "./words.js";
 import { linkTo } from "./state.js";
 import { thingName } from "./titles.js";
 
@@ -122,7 +122,7 @@ export function sideBlock(side, kind, { skip, shown = 2, level = "h4", titled = 
 }
 
 function weight(side) {
-  return typeof side.weight === "number" ? `weight ${number(side.weight)}` : "";
+  return typeof side.weight === "number" ? `${percent(side.weight)} of what counts` : "";
 }
 
 function furtherPhrases(side, sentences) {

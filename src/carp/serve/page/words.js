@@ -3,13 +3,13 @@
 export const SIGN = { positive: "+", negative: "−" };
 export const SPEAKS = { positive: "speaks for it", negative: "speaks against it" };
 export const MARK_TITLE = {
-  own: "a phrase of this viewpoint or aspect alone",
-  shared: "a phrase that several of them share",
+  own: "typical of this reason alone",
+  shared: "typical of several reasons",
   positive: "matches a reason for it",
   negative: "matches a reason against it",
-  matched: "matches what the model listened to",
-  counts: "words that count most here",
-  about: "words about this",
+  matched: "also counted in the reasons",
+  counts: "count most here",
+  about: "are about this",
 };
 export const TURNED_ROUND = {
   positive: "Its degree is below zero, so it takes away from the rating.",
@@ -60,6 +60,17 @@ export function extent(relativeDegree) {
     [0.6, "clearly"],
     [0.85, "strongly"],
     [Infinity, "very strongly"],
+  ]);
+}
+
+/** How much one reason counts beside the strongest one. */
+export function counting(share) {
+  if (!known(share)) return "";
+  return step(share, [
+    [0.25, "counts a little"],
+    [0.6, "counts less than the strongest"],
+    [0.95, "counts nearly as much as the strongest"],
+    [Infinity, "counts most"],
   ]);
 }
 

@@ -49,7 +49,7 @@ export const person = {
 
 function viewpointCard(side) {
   const block = isNamed(side, "viewpoint")
-    ? namedBlock(side, `${percent(side.weight)} of their sentences`, { skip: "user" })
+    ? namedBlock(side, `in ${percent(side.weight)} of their sentences`, { skip: "user" })
     : sideBlock(side, "viewpoint", { skip: "user", shown: 3, level: "h3" });
   return h("article", { class: "card" }, block);
 }
