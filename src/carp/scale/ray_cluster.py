@@ -37,6 +37,15 @@ class RayCluster:
         self.size = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._functions: dict[Callable[..., Any], Any] = {}
 
+    @property
+    def cards(self) -> int:
+        return int(self._ray.cluster_resources().get("GPU", 0))
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that are there and have a core to work with."""
+        return max(1, sum(1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")))
+
     def __enter__(self) -> RayCluster:
         return self
 
@@ -88,12 +97,17 @@ def this_carp() -> Versions:
     return carp.__version__, ".".join(platform.python_version_tuple()[:2])
 
 
-def _call(function: Callable[[Task], Result], task: Task, wanted: Versions) -> Result:
-    """What runs on a worker."""
+def check_versions(wanted: Versions) -> None:
+    """Refuse to work for a process with another carp or Python."""
     if (found := this_carp()) != wanted:
         names = "carp {}, Python {}"
         what = f"a worker has {names.format(*found)}, and this process {names.format(*wanted)}"
         raise UsageError(what, where=platform.node(), fix="install the same versions on all nodes")
+
+
+def _call(function: Callable[[Task], Result], task: Task, wanted: Versions) -> Result:
+    """What runs on a worker."""
+    check_versions(wanted)
     return function(task)
 
 
