@@ -11,7 +11,8 @@ import pytest
 from carp.cli import entry
 from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.shop.made_up_shop import make_shop
-from carp.storage import MANIFEST, remote_folders
+from carp.scale import remote_folders
+from carp.storage import MANIFEST
 
 STORE = "memory://bucket"
 

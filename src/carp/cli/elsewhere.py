@@ -56,7 +56,7 @@ def _run(command: Callable[..., None], args: Any, given: Any) -> None:
 
 @contextlib.contextmanager
 def _copied(address: Address) -> Iterator[Path]:
-    from carp.storage.remote_folders import bring_here
+    from carp.scale.remote_folders import bring_here
 
     with TemporaryDirectory() as folder, _called(folder, address):
         yield bring_here(address, Path(folder))
@@ -76,7 +76,7 @@ def _remove_if_empty(folder: Path) -> None:
 @contextlib.contextmanager
 def _delivered(address: Address, folder: Path, overwrite: bool) -> Iterator[Path]:
     """A place in a folder of this machine; what lies there in the end is brought to the address."""
-    from carp.storage.remote_folders import bring_there, check_address
+    from carp.scale.remote_folders import bring_there, check_address
 
     check_address(address, overwrite)
     folder.mkdir(exist_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from carp.errors import CarpError, StorageError, UsageError
-from carp.storage.signatures import MANIFEST
+from carp.storage import MANIFEST
 
 PROBE = ".carp-may-write"
 
