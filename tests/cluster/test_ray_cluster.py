@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 
 import numpy as np
 import polars
@@ -21,6 +25,7 @@ from carp.reviews.shop.made_up_shop import make_shop
 from carp.reviews.sources import line_reading
 from carp.scale import ray_cluster
 from carp.scale.ray_cluster import connected
+from carp.serve.engine_process import bundle_sum
 from carp.storage import load_arrays
 from carp.training.checkpoint import LOG
 
@@ -180,3 +185,44 @@ def test_workers_with_another_carp_are_named(nodes, monkeypatch):
     monkeypatch.setattr(ray_cluster, "this_carp", lambda: ("9.9", "3.11"))
     with connected(nodes.address) as cluster, pytest.raises(carp.CarpError, match="a worker has carp"):
         cluster.result(cluster.submit(len, "abc"))
+
+
+def asked(port, path, body=None):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.headers["x-carp-bundle"], json.loads(answer.read())
+
+
+def test_replicas_answer_behind_one_address_and_a_newer_model_comes_in_without_an_error(nodes, model, tmp_path):
+    served, port = tmp_path / "model", free_port()
+    shutil.copytree(model, served)
+    words = ["serve", served, "--port", port, "--workers", 2, "--engine", "ray", "--ray-address", nodes.address]
+    command = [sys.executable, "-m", "carp", *map(str, words)]
+    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert any("with 2 replicas" in line for line in iter(service.stderr.readline, ""))
+        fitted = carp.load(model).fitted_corpus
+        pair = json.dumps({"user": fitted.users[0], "item": fitted.items[1]}).encode()
+        old, before = asked(port, "/api/predict", pair)
+        assert old == bundle_sum(model)
+        (tmp_path / "new.csv").write_text(f"user,item,rating,text\n{fitted.users[0]},{fitted.items[1]},1,it is bad\n")
+        assert entry.main(["update", str(served), str(tmp_path / "new.csv"), "--device", "cpu"]) == 0
+        new = bundle_sum(served)
+        service.send_signal(signal.SIGHUP)
+        answers = {old: before}
+        while new not in answers:
+            bundle, answer = asked(port, "/api/predict", pair)
+            assert answers.setdefault(bundle, answer) == answer, "each answer is one model's"
+        assert answers.keys() == {old, new}
+        assert answers[new] != before
+    finally:
+        service.send_signal(signal.SIGTERM)
+        said = service.communicate(timeout=120)[1]
+    assert service.returncode == 0
+    assert "Stopped." in said
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

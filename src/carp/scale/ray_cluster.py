@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import carp
-from carp.errors import CarpError, UsageError
+from carp.errors import CarpError, StorageError, UsageError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -108,7 +108,12 @@ def check_versions(wanted: Versions) -> None:
 def _call(function: Callable[[Task], Result], task: Task, wanted: Versions) -> Result:
     """What runs on a worker."""
     check_versions(wanted)
-    return function(task)
+    try:
+        return function(task)
+    except OSError as error:  # a disk, say, that is full on one node alone
+        what = f"a worker could not read or write ({error.strerror or error})"
+        where = ": ".join(str(part) for part in (platform.node(), error.filename) if part)
+        raise StorageError(what, where=where, fix="make room there, then run the command again") from None
 
 
 @contextlib.contextmanager
