@@ -6,8 +6,8 @@
 
 `prepare` reads reviews that yelp_shaped.py makes up, and leaves out those that are not of 2016 or 2017. `upkeep` trains
 on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, and forgets the person who wrote most.
-`ray` compares preparing on a Ray cluster of this machine alone with the plain command. Processor seconds are what counts
-on a machine that others use too.
+`ray` compares preparing on a Ray cluster of this machine alone with the plain command. Processor seconds are what
+counts on a machine that others use too.
 """
 
 from __future__ import annotations
