@@ -43,7 +43,7 @@ MODEL ?= build/torture-model
 REVIEWS ?= $(or $(CARP_DATA),../shared/data)/reviews_Musical_Instruments_5.json.gz
 torture-serve: install  # what the service must bear, at its full numbers, about an hour
 	test -d $(MODEL) || $(BIN)/carp prepare $(REVIEWS) --out build/torture-corpus --overwrite
-	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --out $(MODEL) --set epochs=2
+	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --model carp --out $(MODEL) --set epochs=2
 	$(BIN)/python benchmarks/torture_serve.py $(MODEL)
 
 cluster: install  # several processes with all models, and a Ray cluster of three nodes on this machine, one of them killed

@@ -95,7 +95,7 @@ def upkeep() -> list[Line]:
             (folder / file).write_text("".join(json.dumps(one) + "\n" for one in some))
         corpus, model = folder / "corpus", folder / "model"
         seconds("prepare", folder / "old.json", "--out", corpus, "--min-reviews", "1")
-        line = {"train": seconds("train", corpus, "--out", model, "--device", "cpu", "--quiet")}
+        line = {"train": seconds("train", corpus, "--out", model, "--model", "carp", "--device", "cpu", "--quiet")}
         line["update"] = seconds("update", model, folder / "new.json", "--device", "cpu")
         person = Counter(str(one["reviewerID"]) for one in reviews).most_common(1)[0][0]
         line["forget"] = seconds("forget", model, "--user", person, "--device", "cpu")

@@ -140,6 +140,15 @@ def test_the_gpus_figures_told_are_those_measured():
             assert f"{found:.{len(text.partition('.')[2])}f}" == text
 
 
+def test_what_is_told_of_fitting_the_successor_on_the_card_is_what_was_measured():
+    lines = [line for line in _lines("speed-gpu.jsonl") if line["work"] == "meeting fit"]
+    assert len(lines) == 3
+    for line in lines:
+        pace, memory = 1e6 * line["seconds"] / line["pairs"], line["peak_bytes"] / 1e9
+        figures = f"{line['seconds']:.1f} | {pace:.0f} | {memory:.1f} GB"
+        assert f"| {line['reviews']:,} | {line['pairs']:,} | {figures} |" in _speed()
+
+
 def test_every_kernel_was_right_on_the_card():
     checks = [line for line in _lines("speed-gpu.jsonl") if line["work"] == "check"]
     assert len(checks) >= 30

@@ -433,7 +433,7 @@ def read_apart(path, format):
         pytest.skip("this system does not tell a process its own peak")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", MEASURE, str(path), format]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True)
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=True)
     said, megabytes = run.stdout.rsplit("\n", 2)[:2]
     return said, int(megabytes)
 

@@ -18,6 +18,7 @@ import hostile_bundles
 import mixed_loads
 from carp.errors import CarpError, DamagedError, StorageError
 from carp.storage import MANIFEST, check_folder, load_arrays, new_folder, opened_folder, save_arrays, seal, write_bytes
+from made_up_reviews import shop_reviews
 
 BUNDLES = int(os.environ.get("CARP_BUNDLES", "40"))
 
@@ -27,8 +28,7 @@ def made(tmp_path_factory):
     """A model and a corpus; no test may change them."""
     folder = tmp_path_factory.mktemp("made")
     hostile_bundles.make_bundle(folder / "model")
-    rows = carp.make_shop(people=16, things=8, reviews_per_person=6, seed=2).frame()
-    carp.build_corpus(carp.read_reviews(rows), min_reviews=1).save(folder / "corpus")
+    carp.build_corpus(shop_reviews(), min_reviews=1).save(folder / "corpus")
     return folder
 
 
@@ -277,8 +277,7 @@ def test_a_file_that_is_altered_while_the_folder_is_open_is_noticed(folder):
 def test_a_mapped_corpus_stays_what_it_was_when_another_takes_its_place(corpus):
     loaded = carp.Corpus.load(corpus)
     text, fingerprint = loaded.text(3), loaded.fingerprint
-    rows = carp.make_shop(people=10, things=8, reviews_per_person=6, seed=9).frame()
-    carp.build_corpus(carp.read_reviews(rows), min_reviews=1).save(corpus, overwrite=True)
+    carp.build_corpus(shop_reviews(people=10, seed=9), min_reviews=1).save(corpus, overwrite=True)
     del loaded.__dict__["fingerprint"]
     assert loaded.text(3) == text
     assert loaded.fingerprint == fingerprint, "computed again, from the columns that were opened"

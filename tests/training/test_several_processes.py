@@ -51,7 +51,7 @@ def together(tmp_path_factory, single_thread):
     for name in RESUMED:
         training_together.trained(name, 1, folder / name)
     for process in list(members(2, folder, *LEARNING, SINGLE)):
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
     return folder
 

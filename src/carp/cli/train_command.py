@@ -12,6 +12,7 @@ from carp.cli.messages import naming, say, show_json
 from carp.cli.options import MAX_SEED, AsJson, Engine, Out, Overwrite, RayAddress, check_engine, key_values, place_of
 from carp.cli.output_files import check_new_folder
 from carp.errors import UsageError
+from carp.models import DEFAULT
 
 if TYPE_CHECKING:
     from carp.recommender import Recommender
@@ -25,7 +26,7 @@ def train(
         typer.Argument(metavar="CORPUS", parser=place_of, help="A folder made by carp prepare, or its address."),
     ],
     out: Out,
-    model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = "carp",
+    model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = DEFAULT,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the weights and the training order.")] = 0,
     split_seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the random 80:20 split.")] = 0,
     split: Annotated[
