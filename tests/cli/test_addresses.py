@@ -119,7 +119,7 @@ def test_a_missing_bucket_or_missing_credentials_are_told_before_the_work(review
 def test_a_training_that_was_stopped_goes_on_though_its_place_is_an_address(reviews, tmp_path, monkeypatch, capsys):
     assert carp("prepare", reviews, "--out", "corpus", "--min-reviews", "1") == 0
     small = ["dimension=6", "filters=5", "latent_size=4", "viewpoints=2", "epochs=2"]
-    words = ["train", "corpus", "--out", f"{STORE}/model", "--device", "cpu", "--quiet"]
+    words = ["train", "corpus", "--out", f"{STORE}/model", "--model", "carp", "--device", "cpu", "--quiet"]
     words += [part for one in small for part in ("--set", one)]
     monkeypatch.setattr(remote_folders, "bring_there", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     from carp.recommender import Recommender

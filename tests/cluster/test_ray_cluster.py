@@ -127,7 +127,7 @@ def epochs_in(log):
 
 def test_training_has_the_weights_of_an_undisturbed_one_though_a_node_is_killed_meanwhile(nodes, corpus, tmp_path):
     settings = [*SMALL[:-1], "epochs=30", "patience=100"]
-    words = ["train", corpus, "--device", "cpu", "--processes", "3"]
+    words = ["train", corpus, "--model", "carp", "--device", "cpu", "--processes", "3"]
     words += [part for one in settings for part in ("--set", one)]
     alone, there = tmp_path / "alone", tmp_path / "there"
     command = [sys.executable, "-m", "carp", *map(str, words), "--out", str(alone), "--quiet"]
