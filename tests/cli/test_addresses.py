@@ -7,8 +7,11 @@ import shutil
 
 import fsspec
 import pytest
+import typer
 
 from carp.cli import entry
+from carp.cli.elsewhere import at_addresses
+from carp.cli.options import Address, place_of
 from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.shop.made_up_shop import make_shop
 from carp.scale import remote_folders
@@ -134,3 +137,20 @@ def test_a_training_that_was_stopped_goes_on_though_its_place_is_an_address(revi
     assert carp(*words, "--resume") == 0
     assert MANIFEST in there("/bucket/model")
     shutil.rmtree(left[0].parent, ignore_errors=True)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("place", ["there.txt", f"{STORE}/there.txt"])
+def test_a_command_that_ends_with_an_exit_code_ends_with_it_and_delivers_only_what_is_well(tmp_path, place, code):
+    def command(out):
+        out.write_text("done")
+        raise typer.Exit(code)
+
+    given, left = place_of(place), None
+    try:
+        at_addresses(command)(out=given)
+    except typer.Exit as end:
+        left = end.exit_code
+    far = isinstance(given, Address)
+    assert left == (None if far and not code else code)
+    assert there("/bucket") == ({"there.txt": b"done"} if far and not code else {})

@@ -36,22 +36,9 @@ def at_addresses(command: Callable[..., None]) -> Callable[..., None]:
                 given["out"] = around.enter_context(_delivered(given["out"], folder, bool(given.get("overwrite"))))
             if context is not None:
                 context.params.update({name: given[name] for name in (*READ, "out") if name in given})
-            _run(command, args, given)
+            command(*args, **given)
 
     return run
-
-
-class _WellEnded(Exception):
-    """A command ended early, and nothing is wrong."""
-
-
-def _run(command: Callable[..., None], args: Any, given: Any) -> None:
-    try:
-        command(*args, **given)
-    except typer.Exit as end:
-        if end.exit_code or not given.get("out"):
-            raise
-        raise _WellEnded from None
 
 
 @contextlib.contextmanager
@@ -82,8 +69,12 @@ def _delivered(address: Address, folder: Path, overwrite: bool) -> Iterator[Path
     folder.mkdir(exist_ok=True)
     local = folder / address.name
     try:
-        with _called(str(local), address), contextlib.suppress(_WellEnded):
-            yield local
+        try:
+            with _called(str(local), address):
+                yield local
+        except typer.Exit as end:  # the end of a command whose processes have done the work
+            if end.exit_code:
+                raise
         bring_there(local, address)
     finally:
         if local.is_dir():
