@@ -29,6 +29,7 @@ from carp.cli import (
     upkeep_commands,
     use_commands,
 )
+from carp.cli.elsewhere import at_addresses
 from carp.errors import CarpError, CarpWarning, UsageError
 
 COMPANY_LOST = 75  # another process of a training ended
@@ -85,7 +86,14 @@ def _carp(
 
 
 for _command in COMMANDS:
-    app.command()(_command)
+    app.command()(at_addresses(_command))
+
+
+def run_command(arguments: Sequence[str]) -> None:
+    """Run a command inside a process that has its own way with errors: they are raised."""
+    code = app(list(arguments), prog_name="carp", standalone_mode=False)
+    if isinstance(code, int) and code:
+        raise CarpError(f"carp {arguments[0]} ended with exit code {code}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say
-from carp.cli.options import AsJson, Model, Overwrite
+from carp.cli.options import AsJson, Model, Overwrite, check_engine
 from carp.cli.output_files import PAGES, check_new_file, format_of
 from carp.errors import UsageError
 
@@ -75,6 +75,18 @@ def serve(
             envvar="CARP_METRICS_PORT", min=0, max=65535, help="Serve /metrics on this port instead, without a key."
         ),
     ] = None,
+    engine: Annotated[
+        Literal["here", "ray"],
+        typer.Option(envvar="CARP_ENGINE", help="Serve from processes of this machine, or from replicas by Ray Serve."),
+    ] = "here",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CARP_RAY_ADDRESS",
+            metavar="ADDRESS",
+            help="With --engine ray: the cluster to join. Default: one on this machine.",
+        ),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Option(envvar="CARP_LOG", help="File for the log, a line of JSON a request. Default: standard error."),
@@ -92,6 +104,7 @@ def serve(
     except ImportError as error:
         fix = "pip install 'carp-rec[serve]'"
         raise UsageError(f"serving needs {error.name}, which is not installed", fix=fix) from error
+    check_engine(engine, ray_address)
     if results is not None and not results.is_dir():
         raise UsageError("there is no such folder", where=str(results), fix="give a folder made by carp bench")
     key = read_key(api_key_file, os.environ.get("CARP_API_KEY"))
@@ -107,6 +120,13 @@ def serve(
         waiting=waiting,
         pictures=picture_origins([*(pictures_from or []), *_listed("CARP_PICTURES_FROM")]),
     )
+    if engine == "ray":
+        from carp.serve.ray_replicas import check_replica_options, run_replicas
+
+        check_replica_options(log=log, metrics_port=metrics_port, waiting=waiting)
+        run_replicas(options, host, port, ray_address, say)
+        say("Stopped.")
+        return
     listening = listen(host, port)
     metrics = None if metrics_port is None else listen(host, metrics_port)
     if metrics is not None:

@@ -25,6 +25,7 @@ from carp.cli.options import (
     check_engine,
     key_values,
     newcomer_reviews,
+    place_of,
     read_ids,
 )
 from carp.cli.output_files import PAGES, check_new_file, format_of
@@ -48,7 +49,10 @@ def predict(
             metavar="PAIRS", help="A file with the columns user and item, or anything else that carp prepare reads."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", parser=place_of, help="CSV file to write. Default: standard output."),
+    ] = None,
     user: Annotated[str | None, typer.Option(help="One user, instead of a file.")] = None,
     item: Annotated[str | None, typer.Option(help="One item, instead of a file.")] = None,
     column: Annotated[
@@ -230,7 +234,10 @@ def recommend(
     ] = None,
     min_reviews: Annotated[int, typer.Option(min=0, help="Leave out things with fewer training reviews.")] = 0,
     category: Annotated[str | None, typer.Option(help="Choose from the things of this category alone.")] = None,
-    out: Annotated[Path | None, typer.Option(help="With --all: CSV file to write. Default: standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", parser=place_of, help="With --all: file to write. Default: standard output."),
+    ] = None,
     titles: Titles = False,
     reviews: Newcomer = None,
     engine: Engine = "here",
