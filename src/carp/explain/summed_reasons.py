@@ -89,7 +89,7 @@ class SummedExplainer(AttentionExplainer):
     """Explains `meeting`: parts that sum to the rating, by aspects with names."""
 
     for_and_against = True
-    reads_by_guide = True
+    chooses_by_guide = True
 
     @cached_property
     def _shares(self) -> torch.Tensor:
@@ -355,6 +355,7 @@ class SummedExplainer(AttentionExplainer):
                 weight=abs(one.amount),
                 aspect=names.index(one.aspect) + 1,
                 sentiment="positive" if one.amount > 0 else "negative",
+                turned=one.turned,
             )
             for one in found.findings
             for sentence in one.sentences

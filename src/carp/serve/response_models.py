@@ -10,7 +10,8 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
 
-from carp.explain.explanation import Explanation, Mark, Sentiment, Side
+from carp.explain.explanation import Explanation, Mark, Sentiment, Side, Tone
+from carp.explain.profiles import WeightsAre
 from carp.render.summed_telling import Told
 
 
@@ -80,7 +81,9 @@ def _all_fields(kind: type, name: str, **more: Any) -> type[BaseModel]:
     return made
 
 
-ExplainAnswer = _all_fields(Explanation, "ExplainAnswer", prevailing=(Sentiment | None, ...), told=(Told, ...))
+ExplainAnswer = _all_fields(
+    Explanation, "ExplainAnswer", prevailing=(Sentiment | None, ...), little_known=(bool, ...), told=(Told, ...)
+)
 
 
 class NewcomerAnswer(BaseModel):
@@ -112,6 +115,7 @@ class PersonAnswer(BaseModel):
     ratings: dict[str, int]
     model: str
     notes: list[str]
+    weights_are: WeightsAre
 
 
 class SharedViewpointShown(BaseModel):
@@ -151,6 +155,8 @@ class SummarySentenceShown(BaseModel):
     weight: float | None
     aspect: int
     sentiment: Sentiment | None
+    tone: Tone | None = Field(description="what it says, whatever the model makes of it")
+    turned: bool = Field(description="whether this person's taste turns round what it says")
 
 
 class SummaryAnswer(BaseModel):
