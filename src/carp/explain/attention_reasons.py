@@ -67,7 +67,7 @@ class AttentionExplainer(Explainer):
                 for found, document in zip((heard.user_words, heard.item_words), documents, strict=True)
             ]
         )
-        nothing_shown = np.zeros((attention.shape[1], len(words)), bool)
+        nothing_shown = np.zeros((attention.shape[1], len(words)))
         names = side_names(self.guide, words, attention, nothing_shown, "aspect")
         return names, names
 

@@ -20,17 +20,18 @@ from carp.training.fitted_corpus import FittedCorpus
 Floats = NDArray[np.float64]
 Tones = Mapping[Sentence, Tone | None]
 OF_SHOWN = 2.0  # how much the sentences shown for a side count for its name, beside all words it listens to
-LEAST_SHARE = 0.5  # of the even share of an aspect, for a side to be called by it
+LEAST_OF_BEST = 0.4  # of what a side has most of, for it to be called by what another side leaves it
 
 
 def side_names(
     guide: ReadingGuide,
     words: NDArray[np.int32],  # [L]
     attention: Floats,  # [L, M]
-    shown: NDArray[np.bool_],  # [M, L] the words of the sentences shown for each side
+    shown: Floats,  # [M, L] how much each word counts as one of the sentences shown for a side
     kind: str,
 ) -> list[str]:
-    """What each side is called: by an aspect of the guide, each by another one; by its number where none is left."""
+    """What each side is called: by an aspect of the guide, each by another one; by its number where none is left that
+    fits."""
     from scipy.optimize import linear_sum_assignment
 
     numbered = [f"{kind} {place + 1}" for place in range(len(shown))]
@@ -38,9 +39,9 @@ def side_names(
     if len(names) < 2 or not len(words):
         return numbered
     about = guide.aspects.membership[words, :-1].astype(np.float64)
-    worth = _shares(attention.T @ about) + OF_SHOWN * _shares(shown.astype(np.float64) @ about)
+    worth = _shares(attention.T @ about) + OF_SHOWN * _shares(shown @ about)
     for side, aspect in zip(*linear_sum_assignment(-worth), strict=True):
-        if worth[side, aspect] >= LEAST_SHARE / len(names):
+        if worth[side, aspect] >= max(LEAST_OF_BEST * worth[side].max(), 1e-9):
             numbered[side] = names[aspect]
     return numbered
 

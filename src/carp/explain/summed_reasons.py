@@ -38,10 +38,10 @@ from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split_parts import TRAIN
 
 Ints = NDArray[np.int64]
-FINDINGS = 4
-TELLING = 0.005  # of the rating range: an aspect that moves a rating by less is not told
-SHARE_OF_LARGEST = 0.2  # of the largest amount, for another aspect to be told
-SECOND_AT_LEAST = 0.4  # of what the first sentence pulls, for a second to be shown
+FINDINGS = 6
+TELLING = 0.0025  # of the rating range: an aspect that moves a rating by less is not told
+SHARE_OF_LARGEST = 0.15  # of the largest amount, for another aspect to be told
+SECOND_AT_LEAST = 0.9  # of what the first sentence pulls, for a second to be shown: more aspects say more than that
 PULL_COUNTS = 0.5  # of the strongest word's pull in a sentence, for a word to be marked
 CASES = 2
 ALIKE = 0.2  # likeness of two things of which it is worth telling
@@ -72,7 +72,7 @@ class ReadSentences:
         for turned in (False, True) if by_taste else (False,):
             clear = about & self.says(-sign if turned else sign)
             if clear.any():
-                worth = np.where(clear, sign * self.pull * np.minimum(np.abs(self.tone), 1), 0)
+                worth = np.where(clear, sign * self.pull, 0)
                 best = np.argsort(-worth, kind="stable")[:most]
                 return [int(s) for s in best if worth[s] >= SECOND_AT_LEAST * worth[best[0]]], turned
         return [], False
