@@ -136,7 +136,16 @@ def _in_all(explanation: Explanation) -> str:
     moved = signed(explanation.texts_move or 0.0, digits_of(explanation))
     if moved[0] not in "+−":
         return "the texts leave the rating where the averages have it"
-    return f"the texts {'raise' if moved[0] == '+' else 'lower'} the rating by {moved[1:]}"
+    raised = f"the texts {'raise' if moved[0] == '+' else 'lower'} the rating by {moved[1:]}"
+    return f"{raised}, most of it by how this person writes" if _mostly_by_writing(explanation) else raised
+
+
+def _mostly_by_writing(explanation: Explanation) -> bool:
+    """Whether what the person writes of anything does more than half of what the texts do, so that no aspect of the
+    thing can be the reason."""
+    writing = sum(part.amount for part in explanation.parts if part.kind == "writing")
+    moved = explanation.texts_move or 0.0
+    return writing * moved > 0 and abs(writing) > abs(moved) / 2
 
 
 def kind_of(finding: AspectFinding, explanation: Explanation) -> str:
