@@ -244,3 +244,10 @@ def test_reasons_without_sentences_have_no_tones():
     guide = guide_of("sound, bass", "strap, leather", words=[0])
     reasons = Reasons((), (), None)
     assert with_tones(reasons, guide, None) == reasons
+
+
+def test_a_sentence_without_a_word_of_any_aspect_is_about_none():
+    membership = np.array([[0, 0, 1], [0.9, 0.1, 0], [0.45, 0.4, 0.15], [0, 0, 1]], np.float32)
+    aspects = NamedAspects(("sound", "strap", OTHER), membership)
+    words, sentence = np.array([1, 2, 2, 2, 3], np.int32), np.array([0, 0, 1, 1, 2])
+    assert aspects.of_sentences(words, sentence, 4).tolist() == [0, 2, 2, 2]

@@ -65,6 +65,7 @@ class NamedAspects:
         np.maximum.at(clearest, sentence, shares)
         about[:, -1] *= 0.5  # words that belong nowhere decide only where nothing else is said
         about[:, :-1] *= clearest[:, :-1] >= OWN_SHARE  # "highly recommended" is about nothing
+        about[:, -1] += 1e-9
         return np.asarray(about.argmax(1))
 
 

@@ -136,7 +136,10 @@ def _in_all(explanation: Explanation) -> str:
     moved = signed(explanation.texts_move or 0.0, digits_of(explanation))
     if moved[0] not in "+−":
         return "the texts leave the rating where the averages have it"
-    raised = f"the texts {'raise' if moved[0] == '+' else 'lower'} the rating by {moved[1:]}"
+    up = moved[0] == "+"
+    raised = f"the texts {'raise' if up else 'lower'} the rating by {moved[1:]}"
+    if explanation.findings and all((one.amount > 0) != up for one in explanation.findings):
+        return f"{raised} all the same, by words that no sentence here stands for"
     return f"{raised}, most of it by how this person writes" if _mostly_by_writing(explanation) else raised
 
 
