@@ -6,7 +6,7 @@ CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve test-postgres cluster manifests lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve audit test-postgres cluster manifests lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -43,7 +43,7 @@ MODEL ?= build/torture-model
 REVIEWS ?= $(or $(CARP_DATA),../shared/data)/reviews_Musical_Instruments_5.json.gz
 torture-serve: install  # what the service must bear, at its full numbers, about an hour
 	test -d $(MODEL) || $(BIN)/carp prepare $(REVIEWS) --out build/torture-corpus --overwrite
-	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --out $(MODEL) --set epochs=2
+	test -d $(MODEL) || $(BIN)/carp train build/torture-corpus --model carp --out $(MODEL) --set epochs=2
 	$(BIN)/python benchmarks/torture_serve.py $(MODEL)
 
 cluster: install  # several processes with all models, and a Ray cluster of three nodes on this machine, one of them killed
@@ -67,7 +67,12 @@ test-postgres: install  # queries to a real PostgreSQL, which is installed from 
 	CARP_INSTALL_POSTGRES=1 $(BIN)/python -m pytest tests/reviews/test_databases.py
 
 torture: install  # everything that may go wrong, at full numbers; SEED=... replays, PARTS="hostile kills" chooses
+	$(PIP) --editable '.[fuzz]'
 	$(BIN)/python benchmarks/torture.py --seed $(or $(SEED),0) --out results/torture.jsonl $(if $(PARTS),--parts $(PARTS))
+
+audit:  # known vulnerabilities of everything in the lock, looked up with the package index
+	test -x build/audit/bin/pip-audit || ($(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet pip-audit)
+	build/audit/bin/python benchmarks/audit.py
 
 lock: install  # the hashes of everything carp is tested with, and the bill of materials
 	$(BIN)/python benchmarks/supply_chain.py --lock requirements.lock --bill results/sbom.cdx.json

@@ -1,4 +1,4 @@
-"""Every operation of preparing, training, saving and benching fails in turn, as SQLite is tested.
+"""Every operation of preparing, training, saving, updating, forgetting and benching fails in turn, as SQLite is tested.
 
     python benchmarks/failing_operations.py --job save --error full --step 1
 
@@ -32,6 +32,8 @@ from typing import Any
 import torch
 
 import carp
+import damaged_bundles
+import hostile_bundles
 from carp.bench.datasets import find_sources
 from carp.bench.grid import Grid, read_systems, run_grid
 from carp.cli import entry
@@ -39,6 +41,9 @@ from carp.errors import CarpError
 from carp.kernels.gpu.self_check import made_up_data, small_model
 from carp.reviews.corpora.corpus import Corpus, build_corpus
 from carp.training.loop import TrainingSettings, train
+from carp.upkeep.forgetting import forget_person
+from carp.upkeep.updating import update_model
+from made_up_reviews import shop_reviews, write_shop
 
 ERRORS = {
     "full": errno.ENOSPC,
@@ -62,15 +67,10 @@ class Job:
     allowed: set[str]
 
 
-def shop(seed: int) -> Any:
-    return carp.make_shop(people=12, things=8, reviews_per_person=6, seed=seed)
-
-
 def preparing(place: Path) -> Job:
     """A corpus replaces another."""
     for seed in (1, 2):
-        lines = [json.dumps(record) + "\n" for record in shop(seed).records()]
-        (place / f"{seed}.jsonl").write_text("".join(lines))
+        write_shop(place / f"{seed}.jsonl", people=12, seed=seed)
         _command("prepare", place / f"{seed}.jsonl", "--out", place / f"corpus{seed}")
     states = {Corpus.load(place / f"corpus{seed}").fingerprint for seed in (1, 2)}
     return Job(
@@ -95,7 +95,7 @@ def _command(*words: object) -> None:
 def saving(place: Path) -> Job:
     """A model replaces another."""
     tiny = {"dimension": 4, "filters": 4, "latent_size": 3, "viewpoints": 2, "epochs": 1}
-    corpus = build_corpus(carp.read_reviews(shop(1).frame()), min_reviews=1)
+    corpus = build_corpus(shop_reviews(people=12, seed=1), min_reviews=1)
     models = [carp.Recommender("carp", device="cpu", seed=seed, **tiny).fit(corpus, progress=False) for seed in (1, 2)]
     models[0].save(place / "model1")
 
@@ -135,9 +135,37 @@ def training(place: Path) -> Job:
     )
 
 
+def updating(place: Path) -> Job:
+    """New reviews come into a model."""
+    new = place / "new.jsonl"
+    write_shop(new, people=6, seed=9)
+    return _upkeep(place, lambda model: update_model(model, new, device="cpu"))
+
+
+def forgetting(place: Path) -> Job:
+    """A person is taken out of a model."""
+    user = shop_reviews().users[0]
+    return _upkeep(place, lambda model: forget_person(model, user, device="cpu"))
+
+
+def _upkeep(place: Path, work: Callable[[Path], Any]) -> Job:
+    """A model is revised in its place: every byte of it that is read is the old one's or the new one's."""
+    hostile_bundles.make_bundle(place / "old")
+    _copy(place / "old", place / "new")
+    work(place / "new")
+    states = {damaged_bundles.content_of(place / name) for name in ("old", "new")}
+    assert len(states) == 2, "the work changes nothing"
+    return Job(
+        lambda folder: _copy(place / "old", folder / "model"),
+        lambda folder: _nothing(work(folder / "model")),
+        lambda folder: damaged_bundles.content_of(folder / "model"),
+        states,
+    )
+
+
 def benching(place: Path) -> Job:
     """A grid of cells, run again after whatever happened: each cell once, with the same numbers."""
-    build_corpus(carp.read_reviews(shop(1).frame()), min_reviews=1).save(place / "corpus")
+    build_corpus(shop_reviews(people=12, seed=1), min_reviews=1).save(place / "corpus")
     cells = Grid(read_systems("mean,bias"), find_sources([place / "corpus"]), 2, {}).cells()
 
     def state(folder: Path) -> str:
@@ -169,6 +197,8 @@ JOBS: dict[str, Callable[[Path], Job]] = {
     "prepare": preparing,
     "save": saving,
     "train": training,
+    "update": updating,
+    "forget": forgetting,
     "bench": benching,
 }
 

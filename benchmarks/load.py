@@ -182,7 +182,7 @@ def cpu_seconds(process: int) -> float:
 
 
 def train(corpus: Path, model: Path) -> None:
-    settings = ["--set", "epochs=2", "--set", "variant=calibrated"]
+    settings = ["--model", "carp", "--set", "epochs=2", "--set", "variant=calibrated"]
     subprocess.run([sys.executable, "-m", "carp", "train", str(corpus), "--out", str(model), *settings], check=True)
 
 

@@ -156,11 +156,11 @@ def measured(command: Sequence[str], cores: int) -> Line:
     return {"seconds": seconds, "processor_seconds": used, **memories, "processes": processes, "cores": len(chosen)}
 
 
-def run(form: str, file: Path, size: int, folder: Path, cores: int) -> Line:
+def run(form: str, file: Path, size: int, folder: Path, cores: int, options: Sequence[str] = ()) -> Line:
     out = folder / f"corpus-{form}"
     shutil.rmtree(out, ignore_errors=True)
     if form == "ours":
-        command = [sys.executable, "-m", "carp", "prepare", str(file), "--out", str(out)]
+        command = [sys.executable, "-m", "carp", "prepare", str(file), "--out", str(out), *options]
     else:
         command = [sys.executable, str(Path(__file__).resolve()), "--straightforward", str(file), str(out)]
     line: Line = {"form": form, "packing": "gzip" if file.suffix == ".gz" else "plain", "reviews": size}

@@ -1,11 +1,11 @@
 """What grows with the reviews: preparing up to ten million, and the life of a model after training.
 
-    python benchmarks/scale.py prepare --sizes 100000 1000000 10000000 --out results/scale.jsonl
+    python benchmarks/scale.py prepare --sizes 10000 100000 1000000 3000000 10000000 --out results/scale.jsonl
     python benchmarks/scale.py upkeep --out results/scale.jsonl
 
-`prepare` repeats real reviews as benchmarks/prepare.py does, up to a size. `upkeep` trains on all reviews of Musical
-Instruments but 1,000, puts these in by `carp update`, and forgets the person who wrote most. Processor seconds are what
-counts on a machine that others use too.
+`prepare` reads reviews that yelp_shaped.py makes up, and leaves out those that are not of 2016 or 2017. `upkeep` trains
+on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, and forgets the person who wrote most.
+Processor seconds are what counts on a machine that others use too.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from pathlib import Path
 from typing import Any
 
 import prepare
+import yelp_shaped
 
 Line = dict[str, Any]
+YELP16_17 = ["--since", "2016-01-01", "--until", "2017-12-31"]
 NEW = 1_000  # reviews that come in
 
 
-def prepared(sizes: list[int]) -> list[Line]:
+def prepared(sizes: list[int], cores: int, within: Path | None) -> list[Line]:
     lines = []
     for size in sizes:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=within) as folder:
             file = Path(folder) / "reviews.json"
-            prepare.write_input(file, size)
-            found = prepare.run("ours", file, size, Path(folder), cores=2)
+            yelp_shaped.write_reviews(file, size)
+            found = prepare.run("ours", file, size, Path(folder), cores, YELP16_17)
         lines.append({"part": "prepare", **found})
         prepare.say(json.dumps(lines[-1]))
     return lines
@@ -50,7 +52,7 @@ def upkeep() -> list[Line]:
             (folder / file).write_text("".join(json.dumps(one) + "\n" for one in some))
         corpus, model = folder / "corpus", folder / "model"
         seconds("prepare", folder / "old.json", "--out", corpus, "--min-reviews", "1")
-        line = {"train": seconds("train", corpus, "--out", model, "--device", "cpu", "--quiet")}
+        line = {"train": seconds("train", corpus, "--out", model, "--model", "carp", "--device", "cpu", "--quiet")}
         line["update"] = seconds("update", model, folder / "new.json", "--device", "cpu")
         person = Counter(str(one["reviewerID"]) for one in reviews).most_common(1)[0][0]
         line["forget"] = seconds("forget", model, "--user", person, "--device", "cpu")
@@ -74,10 +76,12 @@ def used(command: list[str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["prepare", "upkeep"])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 3_000_000, 10_000_000])
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="where the temporary files lie")
     parser.add_argument("--out", type=Path, default=Path("results/scale.jsonl"))
     given = parser.parse_args()
-    lines = prepared(given.sizes) if given.part == "prepare" else upkeep()
+    lines = prepared(given.sizes, given.cores, given.folder) if given.part == "prepare" else upkeep()
     about: Line = {"command": f"python benchmarks/scale.py {given.part}", "cores": os.cpu_count()}
     about |= {"load_average": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d")}
     before = given.out.read_text().splitlines() if given.out.exists() else []

@@ -11,6 +11,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
+
+from carp.bench.compare import paired_t
+from carp.bench.pair_errors import column_of
 from tables_in_pages import Tables, print_or_write
 
 CORPORA = ("musical-instruments", "ratebeer", "tripadvisor")
@@ -20,6 +24,7 @@ GOALS = {
     ("ratebeer", "meeting:name_weight=0"): 0.949,
     ("tripadvisor", "meeting"): 0.968,
 }
+AS_IT_IS = "as it is"
 Lines = list[dict[str, Any]]
 
 
@@ -51,6 +56,62 @@ def accuracy(bench: Lines, fresh: Lines) -> str:
                 figures = [f"{mean(part):.4f}" for part in ([*old, *new], old, new)]
                 rows.append([corpus, model, *figures, "" if goal is None else f"{goal:.3f}"])
     return _table(["corpus", "model", "splits 0–9", "0–4", "5–9", "aim"], rows)
+
+
+def against_ridge(bench: Lines, columns: dict[str, dict[str, Any]]) -> str:
+    """Squared errors of `ridge` less those of `meeting` over all ten splits; a pair that is tested in several splits
+    counts once, with its mean."""
+    rows = []
+    for corpus in CORPORA:
+        cells = {(line["model"], line["split_seed"]): line for line in bench if line["corpus"] == corpus}
+        splits = [split for split in range(10) if ("ridge", split) in cells]
+        if len(splits) < 10:
+            continue
+        records, differences, ahead = [], [], 0
+        for split in splits:
+            theirs, ours = (cells[model, split] for model in ("ridge", "meeting"))
+            squares = [column_of(columns[f"{cell['id']}.squared"]).astype(np.float64) for cell in (theirs, ours)]
+            records.append(column_of(columns[f"{ours['pairs']}.records"]))
+            differences.append(squares[0] - squares[1])
+            ahead += ours["test_mse"] < theirs["test_mse"]
+        place = np.unique(np.concatenate(records), return_inverse=True)[1]
+        each = np.bincount(place, np.concatenate(differences)) / np.bincount(place)
+        p = float(paired_t(each, np.zeros_like(each))[1])
+        told = "<0.0001" if p < 1e-4 else f"{p:.4f}"
+        rows.append([corpus, f"{each.mean():+.4f}", told, f"{len(each):,}", f"{ahead} of {len(splits)}"])
+    return _table(["corpus", "ridge − meeting", "p over pairs", "pairs", "splits ahead"], rows)
+
+
+def ablation(lines: Lines) -> str:
+    """What each change makes of the ratio to the biases, on the splits that the change was tried on."""
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for line in lines:
+        if line["part"] == "ablation":
+            found.setdefault((line["change"], line["corpus"]), {})[line["split_seed"]] = line["ratio"]
+    rows = []
+    for change in dict.fromkeys(change for change, _ in found):
+        cells = [_changed(found.get((change, corpus), {}), found.get((AS_IT_IS, corpus), {})) for corpus in CORPORA]
+        rows.append([change, *cells])
+    return _table(["change", *CORPORA], rows)
+
+
+def _changed(ratio: dict[int, float], usual: dict[int, float]) -> str:
+    splits = sorted(ratio.keys() & usual.keys())
+    if not splits:
+        return ""
+    if ratio is usual:
+        return f"{mean(ratio.values()):.4f} ({len(splits)})"
+    return f"{mean(ratio[split] - usual[split] for split in splits):+.4f} ({len(splits)})"
+
+
+def capsules(lines: Lines) -> str:
+    rows = []
+    for corpus in CORPORA:
+        some = [line["mse"] for line in _some(lines, corpus, "capsules")]
+        names = ["biases", "meeting", *(name for name in (some[0] if some else {}) if name.startswith("capsules"))]
+        if some:
+            rows.append([corpus, *(f"{mean(errors[name] for errors in some):.4f}" for name in names), str(len(some))])
+    return _table(["corpus", *names, "splits"], rows)
 
 
 def intervals(lines: Lines) -> str:
@@ -102,8 +163,11 @@ def ceiling(lines: Lines) -> str:
 def tables_of(results: Path) -> Tables:
     lines = read(results / "successor.jsonl")
     parts: dict[str, Callable[[Lines], str]] = {"intervals": intervals, "cold": cold, "small": small}
-    made = {"accuracy": accuracy(read(results / "bench.jsonl"), read(results / "fresh-splits.jsonl"))}
-    return made | {name: part(lines) for name, part in parts.items()} | {"ceiling": ceiling(lines)}
+    parts |= {"ceiling": ceiling, "ablation": ablation, "capsules": capsules}
+    bench, fresh = read(results / "bench.jsonl"), read(results / "fresh-splits.jsonl")
+    columns = {line["name"]: line for name in ("errors", "fresh-errors") for line in read(results / f"{name}.jsonl")}
+    made = {"accuracy": accuracy(bench, fresh), "against ridge": against_ridge([*bench, *fresh], columns)}
+    return made | {name: part(lines) for name, part in parts.items()}
 
 
 def _some(lines: Lines, corpus: str, part: str) -> Lines:

@@ -19,6 +19,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).resolve().parents[1]
 INDEX = "https://pypi.org/simple"
 FILE = re.compile(r'#sha256=([0-9a-f]{64})"[^>]*>([^<]+)</a>')
@@ -37,9 +39,38 @@ def pinned(text: str) -> dict[str, str]:
     return found
 
 
+def plain_name(name: str) -> str:
+    """As the index spells it: `ast_serialize` and `ast-serialize` are one package."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed(requirements: list[str]) -> set[str]:
+    """The packages that requirements ask for here, and those that these ask for in turn."""
+    found: set[tuple[str, tuple[str, ...]]] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        wanted = waiting.pop()
+        key = plain_name(wanted.name), tuple(sorted(wanted.extras))
+        if key in found or not _asked(wanted, {""}):
+            continue
+        found.add(key)
+        listed = [Requirement(text) for text in metadata.distribution(wanted.name).requires or []]
+        waiting += [_without_marker(one) for one in listed if _asked(one, {"", *wanted.extras})]
+    return {name for name, _ in found}
+
+
+def _asked(wanted: Requirement, extras: set[str]) -> bool:
+    return wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
+
+
+def _without_marker(wanted: Requirement) -> Requirement:
+    wanted.marker = None
+    return wanted
+
+
 def release(name: str, version: str) -> dict[str, Any]:
     """The files of a release with their sums, as the index lists them; the licence as the installed one names it."""
-    with urllib.request.urlopen(f"{INDEX}/{name.lower().replace('_', '-')}/", timeout=60) as answer:
+    with urllib.request.urlopen(f"{INDEX}/{plain_name(name)}/", timeout=60) as answer:
         listed = FILE.findall(answer.read().decode())
     number = re.escape(version)
     ours = re.compile(rf"[A-Za-z0-9._]+?-{number}(-.*\.whl|\.tar\.gz|\.zip)")

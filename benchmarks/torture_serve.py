@@ -4,7 +4,8 @@
 
 Parts: schema, traversal, clients, overload, abandoned, stops, swaps, headers, slow, start. Without a part, all of them.
 Each writes a line with its figures, what was wanted, and the command that repeats it. `--share 0.1` takes a tenth of
-the numbers. Without a bundle at MODEL one is trained there, with --corpus.
+the numbers. `--cores 0,1` keeps the service to two cores, so that on a larger machine the clients have others, and
+nothing else runs on the two. Without a bundle at MODEL one is trained there, with --corpus.
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ from urllib.parse import quote
 import load
 import swap_storm
 from carp.upkeep.updating import update_model
+from result_lines import put_line, where_and_when
 
 START = 120  # seconds
+SWAPS = 50
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 WORDS = ("etc/passwd", "../src/carp/serve/routes.py", "routes.py", "proc/self/environ", "windows/win.ini")
 UPS = ("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..\\", "..%5c", "%252e%252e%252f", "....//", "%c0%ae%c0%ae/", "..;/")
 PLACES = ("/static/", "/", "/api/users/", "/api/items/")
+
+
+Service = subprocess.Popen[str]
 
 
 @dataclass
@@ -57,10 +63,11 @@ class Part:
 
 
 @contextlib.contextmanager
-def serving(model: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def serving(options: argparse.Namespace, *more: str, model: Path | None = None) -> Iterator[tuple[Service, int]]:
     """A service with two workers on a free port; it is stopped in the end, if it has not been."""
-    command = [sys.executable, "-m", "carp", "serve", str(model), "--port", "0", "--workers", "2", *options]
-    command += [] if "--log" in options else ["--log", os.devnull]
+    command = ["taskset", "--cpu-list", options.cores] if options.cores else []
+    command += [sys.executable, "-m", "carp", "serve", str(model or options.model), "--port", "0", "--workers", "2"]
+    command += [*more, *([] if "--log" in more else ["--log", os.devnull])]
     service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert service.stderr is not None
     try:
@@ -155,8 +162,8 @@ def health_figures(seconds: list[float]) -> dict[str, float]:
 def schema(options: argparse.Namespace) -> Part:
     """Schemathesis with every check it has."""
     examples = max(5, int(1000 * options.share))
-    with serving(options.model) as (_, port):
-        command = [str(Path(sys.executable).with_name("schemathesis")), "run", f"http://127.0.0.1:{port}/openapi.json"]
+    with serving(options) as (_, port):
+        command = [sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{port}/openapi.json"]
         command += ["--checks", "all", "--max-examples", str(examples), "--seed", str(options.seed + 1), "--no-color"]
         with tempfile.TemporaryDirectory() as folder:  # where it keeps what it found
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
@@ -181,7 +188,7 @@ def traversal(options: argparse.Namespace) -> Part:
     strings = traversal_strings()
     statuses: Counter[int] = Counter()
     leaked = []
-    with serving(options.model) as (_, port):
+    with serving(options) as (_, port):
         for place in PLACES:
             for string in strings:
                 status, body = raw_get(port, f"{place}{string}")
@@ -206,7 +213,7 @@ def raw_get(port: int, path: str) -> tuple[int, bytes]:
 def clients(options: argparse.Namespace) -> Part:
     """64 clients for ten minutes: no error, no growth, quick."""
     seconds = 600 * options.share
-    with serving(options.model) as (service, port):
+    with serving(options) as (service, port):
         users, items = ids(port)
 
         async def ask(until: float, seed: int) -> load.Load:
@@ -264,7 +271,7 @@ class Paced(asyncio.Protocol):
 def overload(options: argparse.Namespace) -> Part:
     """Four times as many explanations a second as can be answered; then the time until all is as before."""
     seconds = max(5.0, 20 * options.share)
-    with serving(options.model) as (_, port):
+    with serving(options) as (_, port):
         users, items = ids(port)
 
         asyncio.run(_capacity(port, users, items, options.seed))  # until what is kept is full
@@ -324,7 +331,7 @@ def _recovery(port: int, users: list[str], items: list[str]) -> float:
 def abandoned(options: argparse.Namespace) -> Part:
     """3,000 recommendations asked for and abandoned at once; health meanwhile, and the next explanation."""
     number = int(3000 * options.share)
-    with serving(options.model) as (_, port):
+    with serving(options) as (_, port):
         users, items = ids(port)
         with watched(port) as health:
             time.sleep(1)
@@ -368,7 +375,7 @@ def stops(options: argparse.Namespace) -> Part:
     times = max(2, int(50 * options.share))
     lost, answered, codes = 0, 0, []
     for _ in range(times):
-        with serving(options.model) as (service, port):
+        with serving(options) as (service, port):
             users, items = ids(port)
             found, missing = asyncio.run(_stop_under_load(service, port, users, items, drawn))
             codes.append(service.wait(START))
@@ -413,7 +420,7 @@ async def _answered(reader: asyncio.StreamReader, counts: Counter[str]) -> bool:
 
 def headers(options: argparse.Namespace) -> Part:
     """A header of 300 MB: what it costs in memory, and what it does to health."""
-    with serving(options.model) as (service, port):
+    with serving(options) as (service, port):
         ids(port)
         before = most = memory([service.pid])  # of the process that reads requests
         sent, refused = 0, False
@@ -435,7 +442,7 @@ def slow(options: argparse.Namespace) -> Part:
     """120 clients that send a byte a second: all are closed in time, and the log says so."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        with serving(options.model, "--log", str(log)) as (_, port), watched(port) as health:
+        with serving(options, "--log", str(log)) as (_, port), watched(port) as health:
             closed = asyncio.run(_trickle(port, 120))
         told = log.read_text().count("did not arrive in time")
     figures = {"connections": 120, "closed": len(closed), "longest_s": round(max(closed), 1), "told_in_the_log": told}
@@ -465,7 +472,7 @@ def start(options: argparse.Namespace) -> Part:
     seconds = []
     for _ in range(5):
         began = time.perf_counter()
-        with serving(options.model) as (_, port):
+        with serving(options) as (_, port):
             assert raw_get(port, "/ready")[0] == 200
             seconds.append(time.perf_counter() - began)
     figures = {"starts": 5, "median_s": round(statistics.median(seconds), 2), "longest_s": round(max(seconds), 2)}
@@ -474,11 +481,11 @@ def start(options: argparse.Namespace) -> Part:
 
 
 def swaps(options: argparse.Namespace) -> Part:
-    """64 clients while the model is replaced ten times by another one: no error, no answer of two models."""
-    times, number = max(2, round(10 * options.share)), max(4, round(64 * options.share))
+    """64 clients while the model is replaced by another one again and again: no error, no answer of two models."""
+    times, number = max(2, round(SWAPS * options.share)), max(4, round(64 * options.share))
     with tempfile.TemporaryDirectory() as folder:
         place, other = (Path(shutil.copytree(options.model, Path(folder) / name)) for name in ("model", "other"))
-        with serving(place) as (_, port):
+        with serving(options, model=place) as (_, port):
             users, items = ids(port)
             new = Path(folder) / "new.csv"
             rows = [
@@ -501,7 +508,7 @@ def swaps(options: argparse.Namespace) -> Part:
     figures |= {"first_errors": storm.errors[:3], "mixed": storm.mixed, "models": len(storm.models)}
     figures |= {"telling_requests": storm.telling, "longest_swap_s": round(max(seconds), 1)}
     reached = not storm.errors and not storm.mixed and len(storm.models) == 2 and storm.telling > 0
-    return Part(figures, {"errors": 0, "mixed": 0}, reached)
+    return Part(figures, {"swaps": SWAPS, "errors": 0, "mixed": 0}, reached)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
@@ -523,11 +530,9 @@ def record(out: Path, name: str, part: Part, options: argparse.Namespace) -> Non
     command = f"python benchmarks/torture_serve.py MODEL {name} --seed {options.seed}"
     command += "" if options.share == 1 else f" --share {options.share:g}"
     line = {"part": name, "command": command, "figures": part.figures, "wanted": part.wanted, "reached": part.reached}
-    line |= {"cores": os.cpu_count(), "load_average": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d")}
-    before = out.read_text().splitlines() if out.exists() else []
-    kept = [old for old in before if json.loads(old)["part"] != name]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("\n".join([*kept, json.dumps(line)]) + "\n")
+    cores = {"cores": len(options.cores.split(",")) if options.cores else os.cpu_count()}
+    line |= {**cores, "load_average": round(os.getloadavg()[0], 1), **where_and_when()}
+    put_line(out, line)
     print(json.dumps(line))
 
 
@@ -539,6 +544,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("results/torture-serve.jsonl"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--share", type=float, default=1.0, help="of the full numbers")
+    parser.add_argument("--cores", help="that the service may use, such as 0,1; without it, all")
     options = parser.parse_args()
     if not options.model.is_dir():
         if options.corpus is None:

@@ -26,7 +26,7 @@ from carp.explain.profiles import PersonProfile, Summary, ThingProfile, person_p
 from carp.explain.question import Detail, Question, known_pair
 from carp.explain.reading_guide import ReadingGuide, Seeds, aspects_from_seeds
 from carp.explain.similar_things import SimilarThing, TextLikeness
-from carp.models import model_class
+from carp.models import DEFAULT, model_class
 from carp.models.base import RatingModel, from_settings
 from carp.models.batch import TrainingData
 from carp.models.layers import TunedBiases
@@ -80,7 +80,7 @@ class Recommender:
     """
 
     def __init__(
-        self, model: str = "carp", *, seed: int = 0, split_seed: int = 0, device: str = "auto", **settings: Any
+        self, model: str = DEFAULT, *, seed: int = 0, split_seed: int = 0, device: str = "auto", **settings: Any
     ) -> None:
         self._given: dict[str, Any] = {
             "model": model,

@@ -38,7 +38,7 @@ def sort_settings(model: str, given: Mapping[str, Any]) -> Settings:
     names = {f.name for group in groups for f in dataclasses.fields(group)}
     for name in given:
         if name not in names:
-            raise UsageError(f"there is no setting {name!r} for {model}", fix=nearest(name, names))
+            raise UsageError(f"there is no setting {name!r} for {model}", fix=_whose(name) or nearest(name, names))
     settings = Settings(
         from_settings(FitSettings, _share(given, FitSettings)),
         from_settings(TextSettings, {**kind.text_defaults, **_share(given, TextSettings)}),
@@ -48,6 +48,13 @@ def sort_settings(model: str, given: Mapping[str, Any]) -> Settings:
     for group in (settings.fit, settings.text, settings.training, settings.config):
         _check_numbers(group, given)
     return settings
+
+
+def _whose(name: str) -> str | None:
+    """What to do with a setting that is CARP's alone, and was given to another model."""
+    if name in {f.name for f in dataclasses.fields(model_class("carp").Config)}:
+        return f"{name} is a setting of carp: train that model (--model carp), or leave the setting out"
+    return None
 
 
 def _usual_config(model: str) -> dict[str, Any]:

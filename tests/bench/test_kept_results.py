@@ -14,6 +14,7 @@ from scipy.stats import ttest_1samp, ttest_rel, wilcoxon
 
 import faithfulness_tables
 import ranking_tables
+import reliability_tables
 import successor_tables
 from carp.bench.report import Section, make_report, report_markdown
 from carp.bench.results_folder import BENCH, read_results
@@ -97,6 +98,17 @@ def test_the_tables_of_the_successor_are_those_of_the_results():
     assert page == page_with(page, successor_tables.tables_of(RESULTS))
 
 
+def test_the_tables_of_reliability_are_those_of_the_results():
+    page = (ROOT / "docs" / "explanation" / "reliability.md").read_text("utf-8")
+    assert page == page_with(page, reliability_tables.tables_of(RESULTS))
+
+
+def test_a_part_without_faults_that_was_not_tried_to_the_end_is_not_said_to_be_reached():
+    for line in _lines("torture.jsonl"):
+        whole = line["tried"] >= line["wanted"] > 0 and not line["unfinished_pieces"]
+        assert line["reached"] == (whole and not line["faults"]), line["part"]
+
+
 @pytest.mark.parametrize("corpus", successor_tables.CORPORA)
 def test_nine_ratings_of_ten_lie_in_the_intervals_in_each_third_by_number_of_reviews(corpus):
     lines = [line for line in _lines("successor.jsonl") if (line["corpus"], line["part"]) == (corpus, "intervals")]
@@ -138,6 +150,15 @@ def test_the_gpus_figures_told_are_those_measured():
         percent = [100 * line["bytes_share"], 100 * line["operations_share"]]
         for found, text in zip([line["straightforward"], line["ours"], line["ratio"], *percent], figures, strict=True):
             assert f"{found:.{len(text.partition('.')[2])}f}" == text
+
+
+def test_what_is_told_of_fitting_the_successor_on_the_card_is_what_was_measured():
+    lines = [line for line in _lines("speed-gpu.jsonl") if line["work"] == "meeting fit"]
+    assert len(lines) == 3
+    for line in lines:
+        pace, memory = 1e6 * line["seconds"] / line["pairs"], line["peak_bytes"] / 1e9
+        figures = f"{line['seconds']:.1f} | {pace:.0f} | {memory:.1f} GB"
+        assert f"| {line['reviews']:,} | {line['pairs']:,} | {figures} |" in _speed()
 
 
 def test_every_kernel_was_right_on_the_card():

@@ -22,7 +22,7 @@ import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-sync")
-PATIENCE = 20_000  # milliseconds, for machines that have much else to do
+PATIENCE = 120_000  # milliseconds, for machines that have much else to do
 AXE = "axe-core@4.14.0"
 SHOP: dict[str, Any] = {"people": 30, "things": 15, "reviews_per_person": 8}
 LARGER_SHOP: dict[str, Any] = {"people": 60, "things": 20, "reviews_per_person": 10}
@@ -97,7 +97,13 @@ def served(model: Path, *options: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             service.terminate()
-            service.wait(timeout=30)
+            service.wait(timeout=600)
+
+
+@pytest.fixture(scope="session")
+def serve() -> Callable[..., contextlib.AbstractContextManager[str]]:
+    """Starts a service for a model; where it answers."""
+    return served
 
 
 def _wait_until_ready(address: str, service: subprocess.Popen[bytes], log: IO[bytes]) -> None:
@@ -277,7 +283,7 @@ def axe(request: pytest.FixtureRequest) -> str:
     if not tarball.exists():
         if not npm:
             pytest.skip("npm, which fetches axe-core, is not on this machine")
-        got = subprocess.run([str(npm), "pack", AXE], cwd=folder, capture_output=True, text=True, timeout=120)
+        got = subprocess.run([str(npm), "pack", AXE], cwd=folder, capture_output=True, text=True, timeout=600)
         if got.returncode or not tarball.exists():
             pytest.skip(f"{AXE} cannot be had: {got.stderr.strip()[-300:]}")
     with tarfile.open(tarball) as packed:

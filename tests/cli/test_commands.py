@@ -28,7 +28,7 @@ from carp.reviews.sources.pair_files import read_pairs
 from carp.storage import check_folder
 
 TINY = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "epochs=1"]
-TINY_OPTIONS = [part for setting in TINY for part in ("--set", setting)]
+TINY_OPTIONS = ["--model", "carp", *(part for setting in TINY for part in ("--set", setting))]
 SOURCE = Path(carp.__file__).parents[1]
 
 
@@ -86,9 +86,9 @@ def bias(corpus) -> Path:
 
 
 def test_help_waits_for_the_command_line_alone():
-    """Of all that carp needs, only typer and rich come in; of carp itself, the commands and the errors."""
+    """Of all that carp needs, only typer and rich come in; of carp itself, the commands, errors and models' names."""
     process = start("--help", python=["-X", "importtime"])
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0
     assert "prepare" in out
     modules = {line.rpartition("|")[2].strip() for line in err.splitlines()}
@@ -97,7 +97,8 @@ def test_help_waits_for_the_command_line_alone():
     brought = needed & {name.partition(".")[0] for name in modules} - {"coverage"}  # which `make coverage` starts first
     assert brought == {"typer", "rich"}
     ours = {name for name in modules if name.startswith("carp.")}
-    assert {name for name in ours if not name.startswith("carp.cli")} <= {"carp.errors", "carp.moved", "carp.__main__"}
+    light = {"carp.errors", "carp.models", "carp.moved", "carp.__main__"}
+    assert {name for name in ours if not name.startswith("carp.cli")} <= light
 
 
 @pytest.mark.parametrize("name", ["prepare", "train", "evaluate", "predict", "explain", "recommend", "models"])
@@ -123,7 +124,7 @@ def test_a_reader_who_leaves_early_causes_no_words():
     os.close(reading)
     process = start("models", "--json", stdout=writing)
     os.close(writing)
-    assert process.communicate(timeout=60)[1] == ""
+    assert process.communicate(timeout=600)[1] == ""
     assert process.returncode == 1
 
 
@@ -223,7 +224,7 @@ def test_interrupted_training_leaves_a_checkpoint_and_resume_finishes_it(run, co
     process = start(*words, "--set", "epochs=100000")
     assert any("validation MSE" in line for line in process.stderr)  # an epoch is over and its checkpoint written
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 1
     message = err.splitlines()[-1]
     assert message.startswith("carp: ")
@@ -503,7 +504,7 @@ def test_doctor_names_what_is_broken_and_what_is_only_missing(run, monkeypatch):
 )
 def test_doctor_says_whether_kernels_are_compiled(variable, value, said, state, tmp_path):
     environment = {"XDG_CACHE_HOME": str(tmp_path), variable: value}
-    out, _ = start("doctor", "--json", env=environment).communicate(timeout=60)
+    out, _ = start("doctor", "--json", env=environment).communicate(timeout=600)
     findings = {one["name"]: one for one in json.loads(out)["findings"]}
     assert said in findings["compiled kernels"]["value"]
     assert findings["compiled kernels"]["state"] == state
@@ -565,3 +566,10 @@ def test_pairs_with_a_byte_order_mark_and_other_columns_are_read(tmp_path):
     found = read_pairs(path)
     assert found.pairs == [("ann", "Röhre")]
     assert (found.extra_names, found.extras) == (["note"], [["x"]])
+
+
+def test_the_most_accurate_model_is_what_train_fits(run, corpus, tmp_path):
+    assert json.loads(run("train", corpus, "--out", tmp_path / "model", "--json", "--quiet").out)["model"] == "meeting"
+    found = run("train", corpus, "--out", tmp_path / "paper", "--set", "variant=paper")
+    assert found.code == 2
+    assert "variant is a setting of carp: train that model (--model carp)" in found.err

@@ -58,7 +58,7 @@ def corpus(reviews, tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("model") / "model"
-    settings = [part for one in SMALL for part in ("--set", one)]
+    settings = ["--model", "carp", *(part for one in SMALL for part in ("--set", one))]
     assert entry.main(["train", str(corpus), "--out", str(out), "--device", "cpu", "--quiet", *settings]) == 0
     return out
 

@@ -22,7 +22,7 @@ from carp.reviews.shop.made_up_shop import make_shop
 
 SOURCE = Path(carp.__file__).parents[1]
 TINY = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "epochs=1"]
-TINY_OPTIONS = [part for setting in TINY for part in ("--set", setting)]
+TINY_OPTIONS = ["--model", "carp", *(part for setting in TINY for part in ("--set", setting))]
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def test_a_damaged_corpus_is_refused(fails, made, tmp_path):
     ],
 )
 def test_wrong_settings_are_wrong_use_and_leave_nothing(fails, made, tmp_path, options, words):
-    assert words in fails(2, "train", made.corpus, "--out", tmp_path / "m", *options)
+    assert words in fails(2, "train", made.corpus, "--out", tmp_path / "m", "--model", "carp", *options)
 
 
 def test_a_gpu_that_is_not_there_is_wrong_use(fails, made, tmp_path, monkeypatch):
@@ -384,7 +384,7 @@ def test_a_disk_that_is_really_full_keeps_the_old_corpus(made, tmp_path):
         '{sys.executable}' -m carp prepare '{made.reviews}' --out '{small}/corpus' --min-reviews 6 --overwrite
         echo "exit code $?"; diff -r '{made.corpus}' '{small}/corpus' && ls -A '{small}'"""
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
-    found = subprocess.run([*private, script], capture_output=True, text=True, env=environment, timeout=120)
+    found = subprocess.run([*private, script], capture_output=True, text=True, env=environment, timeout=600)
     assert found.stdout == "exit code 1\ncorpus\n"
     assert "no space left" in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1
@@ -396,7 +396,7 @@ def test_standard_output_on_a_full_disk_is_a_failure_with_words():
     with Path("/dev/full").open("w") as full:
         environment = os.environ | {"PYTHONPATH": str(SOURCE)}
         words = [sys.executable, "-m", "carp", "--version"]
-        found = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+        found = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=600)
     assert found.returncode == 1
     assert found.stderr.startswith("carp: standard output: there is no space left")
     assert len(found.stderr.splitlines()) == 1

@@ -18,6 +18,7 @@ import hostile_bundles
 import mixed_loads
 from carp.errors import CarpError, DamagedError, StorageError
 from carp.storage import MANIFEST, check_folder, load_arrays, new_folder, opened_folder, save_arrays, seal, write_bytes
+from made_up_reviews import shop_reviews
 
 BUNDLES = int(os.environ.get("CARP_BUNDLES", "40"))
 
@@ -27,8 +28,7 @@ def made(tmp_path_factory):
     """A model and a corpus; no test may change them."""
     folder = tmp_path_factory.mktemp("made")
     hostile_bundles.make_bundle(folder / "model")
-    rows = carp.make_shop(people=16, things=8, reviews_per_person=6, seed=2).frame()
-    carp.build_corpus(carp.read_reviews(rows), min_reviews=1).save(folder / "corpus")
+    carp.build_corpus(shop_reviews(), min_reviews=1).save(folder / "corpus")
     return folder
 
 
@@ -237,6 +237,24 @@ def test_a_file_that_is_no_column_is_refused(corpus, content):
         carp.Corpus.load(corpus)
 
 
+@pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
+def test_a_column_of_another_length_than_it_says_is_refused(corpus, mmap):
+    with (corpus / "user.npy").open("ab") as file:
+        file.write(bytes(4))
+    seal(corpus, "corpus")
+    with pytest.raises(DamagedError, match="its length is not what it says"):
+        carp.Corpus.load(corpus, mmap=mmap)
+
+
+def test_a_column_in_a_format_that_carp_does_not_write_is_refused(corpus):
+    column = np.load(corpus / "user.npy")
+    with (corpus / "user.npy").open("wb") as file:
+        np.lib.format.write_array(file, column, version=(2, 0))
+    seal(corpus, "corpus")
+    with pytest.raises(DamagedError, match="numpy's format"):
+        carp.Corpus.load(corpus)
+
+
 def test_a_corpus_whose_facts_cannot_be_is_refused(corpus):
     about = json.loads((corpus / "corpus.json").read_bytes())
     for edit in ({"levels": "5"}, {"levels": 1}, {"scale_range": [5, 1]}, {"scale_range": None}):
@@ -277,8 +295,7 @@ def test_a_file_that_is_altered_while_the_folder_is_open_is_noticed(folder):
 def test_a_mapped_corpus_stays_what_it_was_when_another_takes_its_place(corpus):
     loaded = carp.Corpus.load(corpus)
     text, fingerprint = loaded.text(3), loaded.fingerprint
-    rows = carp.make_shop(people=10, things=8, reviews_per_person=6, seed=9).frame()
-    carp.build_corpus(carp.read_reviews(rows), min_reviews=1).save(corpus, overwrite=True)
+    carp.build_corpus(shop_reviews(people=10, seed=9), min_reviews=1).save(corpus, overwrite=True)
     del loaded.__dict__["fingerprint"]
     assert loaded.text(3) == text
     assert loaded.fingerprint == fingerprint, "computed again, from the columns that were opened"

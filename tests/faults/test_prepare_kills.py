@@ -193,7 +193,7 @@ def ended(workers):
 def test_ctrl_c_ends_the_command_and_its_workers_with_one_line(large, tmp_path):
     process, workers = started(large, tmp_path / "out" / "corpus")
     os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=600)[1]
     assert process.returncode == 1
     assert said.strip() == "carp: interrupted; nothing incomplete was left at --out."
     ended(workers)
@@ -204,7 +204,7 @@ def test_ctrl_c_ends_the_command_and_its_workers_with_one_line(large, tmp_path):
 def test_a_worker_killed_from_outside_ends_the_command_with_one_line(large, tmp_path):
     process, workers = started(large, tmp_path / "corpus")
     os.kill(next(iter(workers)), signal.SIGKILL)
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=600)[1]
     assert process.returncode == 1
     assert said.startswith("carp: a worker process ended by signal SIGKILL")
     assert len(said.strip().splitlines()) == 1
@@ -232,7 +232,7 @@ def test_a_disk_that_fills_up_while_workers_write_leaves_nothing(large, tmp_path
     script = f"""{mount} && '{sys.executable}' -m carp prepare '{large}' --out '{small}/corpus'
         echo "exit code $?"; ls -A '{small}'"""
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
-    found = subprocess.run([*private, script], capture_output=True, text=True, env=environment, timeout=120)
+    found = subprocess.run([*private, script], capture_output=True, text=True, env=environment, timeout=600)
     assert found.stdout == "exit code 1\n"
     assert "no space left on the disk" in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1

@@ -37,6 +37,14 @@ def test_a_signed_folder_passes_with_its_key_alone(folder, key, tmp_path):
         check_signed(folder, "thing", key_in(tmp_path / "other", b"o" * 32))
 
 
+def test_a_signed_folder_whose_file_was_altered_does_not_pass(folder, key):
+    """The manifest and its signature are as they were, and so is the length of the file."""
+    main(["sign", str(folder), "--key-file", str(key)])
+    (folder / "a.txt").write_bytes(b"CONTENT")
+    with pytest.raises(DamagedError, match="differs from what was saved"):
+        check_signed(folder, "thing", key)
+
+
 def test_whoever_seals_a_folder_again_without_the_key_is_found_out(folder, key):
     """Every sum is right again, which a manifest alone cannot tell."""
     main(["sign", str(folder), "--key-file", str(key)])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import audit
 import supply_chain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,6 +105,14 @@ def test_everything_that_is_pinned_is_locked_with_hashes():
     assert not [name for name, (_, hashes) in lock.items() if not hashes]
 
 
+def test_everything_that_carp_and_its_tests_need_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [project["optional-dependencies"][name] for name in ("bench", "docs", "serve", "stores", "dev")]
+    wanted = [one for group in [project["dependencies"], *extras] for one in group if not one.startswith("carp-rec")]
+    pinned = {supply_chain.plain_name(name) for name in supply_chain.pinned((ROOT / "constraints.txt").read_text())}
+    assert supply_chain.needed(wanted) - pinned == set()
+
+
 def test_the_bill_of_materials_names_what_is_locked():
     bill = json.loads((ROOT / "results" / "sbom.cdx.json").read_bytes())
     assert bill["bomFormat"] == "CycloneDX"
@@ -116,3 +126,30 @@ def test_a_lock_is_made_of_names_versions_and_hashes():
     text = supply_chain.lock_of([release])
     assert text.endswith(f"thing==1.0 \\\n    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{'1' * 64}\n")
     assert supply_chain.pinned("# of\nalpha==1.2  # why\n\nbeta==3\n") == {"alpha": "1.2", "beta": "3"}
+
+
+def test_a_release_that_could_not_be_looked_up_is_not_taken_for_a_safe_one():
+    fault = {"id": "PYSEC-1", "fix_versions": ["2"]}
+    skipped = {"name": "c", "skip_reason": "Dependency not found on PyPI and could not be audited: c (1)"}
+    known = [{"name": "a", "version": "1", "vulns": []}, {"name": "b", "version": "1", "vulns": [fault]}]
+    found = audit.summary({"dependencies": [*known, skipped]})
+    assert (found["releases"], found["looked_up"]) == (3, 2)
+    assert found["vulnerabilities"] == [{"name": "b", "version": "1", "id": "PYSEC-1", "fixed_in": ["2"]}]
+    assert found["skipped"] == {"Dependency not found on PyPI and could not be audited": 1}
+
+
+def test_the_recorded_audit_is_of_what_is_locked():
+    recorded = json.loads((ROOT / "results" / "audit.json").read_bytes())
+    assert recorded["releases"] == len(locked())
+    assert recorded["looked_up"] + sum(recorded["skipped"].values()) == recorded["releases"]
+    assert recorded["vulnerabilities"] == []
+
+
+def test_every_promise_names_a_test_that_is_there():
+    """A heading of SECURITY.md without a test beside its promises would be words alone."""
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    named = set(re.findall(r"`(tests/[\w/.]+)`", text))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    sections = re.split(r"\n## ", text)[1:]
+    assert [one.splitlines()[0] for one in sections if "`tests/" not in one] == []

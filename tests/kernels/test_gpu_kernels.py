@@ -6,6 +6,7 @@ The interpreter is slow: the shapes are the smallest that still say something. c
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,6 +51,26 @@ def test_a_step_has_the_plain_models_loss_and_gradients(data, variant):
 def test_a_short_last_batch_counts_its_own_pairs_alone(data):
     errors = check.step_errors(data, 6, DEVICE, number=3, **HOW, **SMALL)
     assert max(errors.values()) < 1e-4
+
+
+@pytest.mark.parametrize("number", [0, 2], ids=["whole batch", "short last batch"])
+def test_the_parts_of_two_processes_have_the_gradients_of_one(number):
+    data = check.made_up_data(users=5, items=4, pairs=11, review=9, longest=20)
+    found = []
+    for others in (None, SimpleNamespace(rank=0, size=2), SimpleNamespace(rank=1, size=2)):
+        model = check.small_model(data, **{**SMALL, "dimension": 6, "viewpoints": 2}).to(DEVICE)
+        optimizer = torch.optim.RMSprop(model.parameters(), lr=0.002, alpha=0.9)
+        trainer = check.gpu_trainer(model, data, check.Batched(4), DEVICE, optimizer, EXACT, CUT, others)
+        step = trainer.prepare()
+        step.order.copy_(torch.arange(11, dtype=torch.int32))
+        step.room.state.copy_(torch.tensor([number, 5]))
+        with trainer.in_place():
+            step.take_gradients()
+        parts = step.room.table_change, step.packed.gradients, step.room.judged.losses.sum()
+        found.append([part.clone() for part in parts])
+    for whole, first, second in zip(*found, strict=True):
+        assert check.distance(first + second, whole) < 1e-5
+    assert check.distance(found[1][0], found[0][0]) > 0.01, "the first has a part alone"
 
 
 def test_target_reviews_can_be_kept():

@@ -125,7 +125,8 @@ def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve(sma
             dense_prior(small_pairs, strengths, train, train) + np.diag(strengths[-1] * noise), target
         )
         means.append(dense_prior(small_pairs, strengths, held, train) @ alpha)
-    wanted = model.curve(torch.from_numpy(float(model.mean) + np.mean(means, 0))).clamp(1, 5)
+    sums = model.curve(torch.from_numpy(float(model.mean) + np.mean(means, 0)))
+    wanted = model.width(sums, torch.from_numpy(data.valid.users)).clamp(1, 5)
     assert np.allclose(predict_pairs(model, data, data.valid, torch.device("cpu")), wanted, atol=1e-5)
 
 

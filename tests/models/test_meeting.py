@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from carp.models.batch import Batch, NameWords
-from carp.models.calibration import NORMAL_90, RatingCurve, noise_by_owner, noise_without_own
+from carp.models.calibration import NORMAL_90, WIDTHS_DIFFER, OwnWidth, RatingCurve, noise_by_owner, noise_without_own
 from carp.models.meeting import RARITIES, HeldOutFit, Meeting, MeetingConfig
 from carp.models.pair_covariance import START, TERMS
 from carp.models.predict import predict_pairs
@@ -133,7 +133,8 @@ def test_ratings_are_the_mean_of_two_dense_posterior_means_through_the_curve(sma
         prior = sum(s * k for s, k in zip(strengths, small_pairs.dense_terms(train, train), strict=False))
         alpha = np.linalg.solve(prior + np.diag(strengths[-1] * noise), target)
         means.append(sum(s * k for s, k in zip(strengths, small_pairs.dense_terms(held, train), strict=False)) @ alpha)
-    wanted = model.curve(torch.from_numpy(float(model.mean) + np.mean(means, 0))).clamp(1, 5)
+    sums = torch.from_numpy(float(model.mean) + np.mean(means, 0))
+    wanted = model.as_rating(sums, torch.from_numpy(data.valid.users)).clamp(1, 5)
     found = torch.from_numpy(predict_pairs(model, data, data.valid, CPU))
     assert torch.allclose(found.double(), wanted, atol=2e-3)
 
@@ -161,7 +162,8 @@ def test_what_words_add_is_what_the_texts_add_in_all(small_pairs, from_mean, nam
     user, item, name = model.words_add(batch)
     assert torch.allclose(user.sum(1) + item.sum(1) + name, prediction.tensors["text"], atol=1e-9)
     assert found.balance is prediction.tensors["text"]
-    assert torch.allclose(prediction.rating, model.curve(prediction.tensors["baseline"] + prediction.tensors["text"]))
+    sums = prediction.tensors["baseline"] + prediction.tensors["text"]
+    assert torch.allclose(prediction.rating, model.as_rating(sums, batch.users))
 
 
 def test_own_review_is_in_no_row_of_its_pair(small_pairs):
@@ -266,6 +268,37 @@ def test_the_curve_finds_a_cubic_and_is_level_beyond_what_it_saw(small_pairs):
     curve.fit(sums, wanted, stiffness=0.0)
     assert torch.allclose(curve(sums), wanted, atol=1e-6)
     assert float(curve(torch.tensor(99.0).double())) == pytest.approx(float(wanted[-1]))
+
+
+def test_people_who_rate_widely_are_told_from_those_who_do_not(small_pairs):
+    rng = torch.Generator().manual_seed(0)
+    users = torch.arange(60) // 20  # the first uses twice the width, the second half of it; the third is not known
+    predicted = 3.5 + 0.5 * torch.randn(60, generator=rng, dtype=torch.float64)
+    means = torch.tensor([predicted[:20].mean(), predicted[20:40].mean(), 0.0])[users]
+    ratings = means + torch.tensor([2.0, 0.5, 1.0])[users] * (predicted - means)
+    width = OwnWidth(4).double()
+    assert torch.equal(width(predicted, users), predicted)
+    kept = users < 2
+    without_own = width.fit(predicted[kept], ratings[kept], Segments.of(users[kept], 4))
+    assert 0.2 < width.more[0] < 1
+    assert -0.5 < width.more[1] < -0.1
+    assert width.more[2:].tolist() == [0, 0]
+    before, after = ((of - ratings[kept]).square().mean() for of in (predicted[kept], width(predicted, users)[kept]))
+    assert after < without_own.sub(ratings[kept]).square().mean() < before
+    assert torch.equal(width(predicted, torch.full((60,), -1)), predicted)
+
+
+def test_a_persons_width_as_if_one_rating_were_not_known_comes_from_the_others():
+    predicted = torch.tensor([1.0, 2, 3, 4, 5, 3]).double()
+    ratings = torch.tensor([1.0, 1, 3, 5, 5, 3]).double()
+    one_person = Segments.of(torch.zeros(6, dtype=torch.int64), 1)
+    found = OwnWidth(1).double().fit(predicted, ratings, one_person)
+    away, error = predicted - 3, ratings - predicted
+    for own in range(6):
+        others = torch.arange(6) != own
+        belief = error.square().mean() / WIDTHS_DIFFER
+        more = (away * error)[others].sum() / (away[others].square().sum() + belief)
+        assert float(found[own]) == pytest.approx(float(predicted[own] + more * away[own]))
 
 
 def test_intervals_hold_about_nine_tenths_of_pairs_never_seen(small_pairs):

@@ -6,68 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-VOID_TAGS = {"meta", "circle", "rect", "line", "img", "br"}
+from markup_payloads import PAYLOADS
 
-TAGS = ("script", "img", "svg", "iframe", "object", "embed", "style", "link", "meta", "base", "form", "video")
-HANDLERS = ("onclick", "onerror", "onload", "onmouseover", "onfocus", "ontoggle", "onbegin", "onpointerenter")
-PAYLOADS = (
-    *(f"<{tag}>alert(1)</{tag}>" for tag in TAGS),
-    *(f"<{tag} src=x onerror=alert(1)//" for tag in TAGS),
-    *(f"</{tag}><b>free</b>" for tag in ("title", "style", "mark", "bdi", "td", "main", "textarea", "script")),
-    *(f'" {handler}="alert(1)' for handler in HANDLERS),
-    *(f"' {handler}='alert(1)" for handler in HANDLERS),
-    *(f"<svg {handler}=alert(1)>" for handler in HANDLERS),
-    *(f"`><x {handler}=alert`1`>" for handler in HANDLERS),
-    *(
-        "javascript:alert(1)",
-        "JaVaScRiPt:alert(1)",
-        "data:text/html,<script>1</script>",
-        "vbscript:x",
-        "//evil.example/x",
-    ),
-    *(
-        "{{7*7}}",
-        "${7*7}",
-        "{% import os %}",
-        "<%= 1 %>",
-        "#{1}",
-        "{0.__class__}",
-        "%(x)s",
-        "%s%n",
-        "$(id)",
-        "{x!r:>9}",
-    ),
-    *("[bold red]loud[/]", "[/]", "[link=file:///etc/passwd]x[/link]", ":warning:", "[@click=app.quit]x[/]"),
-    *(
-        "\x1b[31mred\x1b[0m",
-        "\x1b]0;title\x07",
-        "\x1b]8;;http://evil.example\x1b\\\\x",
-        "\x1b[2J",
-        "\x9b31m",
-        "\x08\x08\x7f",
-    ),
-    *(
-        "\u202egnp.exe",
-        "\u2066left\u2069",
-        "\u202b\u202c",
-        "a\u2028b\u2029c",
-        "\x00\x01\x1f",
-        "\ud800 lone",
-        "\r\noverwritten\r",
-    ),
-    *(
-        "&lt;script&gt;",
-        "&#x3C;img src=x&#x3E;",
-        "&",
-        "<!--",
-        "-->",
-        "<![CDATA[x]]>",
-        "]]>",
-        "<?php 1 ?>",
-        "<",
-        "\"'`=/",
-    ),
-)
+VOID_TAGS = {"meta", "circle", "rect", "line", "img", "br"}
 
 
 def pytest_generate_tests(metafunc):

@@ -14,6 +14,8 @@ import polars
 import pytest
 import zstandard
 
+import yelp_shaped
+from carp.cli import entry
 from carp.errors import InputError
 from carp.reviews.corpora import record_reading, string_column, word_columns
 from carp.reviews.corpora.corpus import Corpus, build_corpus
@@ -248,3 +250,69 @@ def test_statistics_are_the_same_from_a_corpus_on_the_disk(tmp_path, monkeypatch
     _, expected = in_one_place(source, tmp_path / "corpus")
     monkeypatch.setattr("carp.reviews.corpora.dataset_statistics.TOKENS_AT_ONCE", 5)
     assert dataset_statistics(Corpus.load(Path(tmp_path / "corpus"))) == expected
+
+
+def dated(days):
+    kinds = ["light", "loud", "heavy", "sturdy"]
+    return [
+        {
+            "user": f"u{number % 3}",
+            "item": f"i{number // 3}",
+            "rating": 4,
+            "text": f"{kinds[number % 4]} words {'abcdefghijklmnopqrstuvwxyz'[number] * 3}",
+            "time": day,
+        }
+        for number, day in enumerate(days)
+    ]
+
+
+def test_reviews_of_other_days_are_left_out_before_anything_else(tmp_path, capsys):
+    days = [
+        "2015-12-31",
+        "2016-01-01",
+        "2017-12-31 23:59:59",
+        "2018-01-01",
+        None,
+        "2016-06-01",
+        "2017-01-01",
+        "2016-02-02",
+    ]
+    (tmp_path / "reviews.jsonl").write_text("\n".join(map(json.dumps, dated(days))))
+    words = ["prepare", str(tmp_path / "reviews.jsonl"), "--out", str(tmp_path / "corpus"), "--min-reviews", "1"]
+    assert entry.main([*words, "--since", "2016-01-01", "--until", "2017-12-31"]) == 0
+    told = capsys.readouterr()
+    assert "3 reviews of other days or without a date were left out" in told.err
+    corpus = Corpus.load(tmp_path / "corpus")
+    assert "".join(text[-1] for text in corpus.texts) == "bcfgh"
+    assert corpus.facts["days"] == ["2016-01-01", "2017-12-31"]
+    lost = sum(corpus.facts["dropped"].values())
+    assert corpus.facts["read"] == corpus.facts["rejected"] + lost + len(corpus.rating)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--since", "soon"], "'soon' is not a day"),
+        (["--since", "2017-01-02", "--until", "2017-01-01"], "the last day is before the first"),
+        (["--since", "2020-01-01"], "no review of 4 is of the days asked for (4 have a date)"),
+    ],
+)
+def test_days_that_make_no_sense_are_refused(tmp_path, capsys, options, said):
+    (tmp_path / "reviews.jsonl").write_text("\n".join(map(json.dumps, dated(["2016-01-01"] * 4))))
+    words = ["prepare", str(tmp_path / "reviews.jsonl"), "--out", str(tmp_path / "corpus"), "--min-reviews", "1"]
+    assert entry.main([*words, *options]) in (1, 2)
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_made_up_reviews_have_the_shape_of_yelp16_17(tmp_path):
+    yelp_shaped.write_reviews(tmp_path / "reviews.json", 3_000, seed=1)
+    yelp_shaped.write_reviews(tmp_path / "again.json", 3_000, seed=1)
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "reviews.json").read_bytes()
+    rows = [json.loads(line) for line in (tmp_path / "reviews.json").read_text().splitlines()]
+    recent = [row for row in rows if row["date"] >= "2016"]
+    assert (len(rows), len(recent)) == (3_300, 3_000)
+    liked = sum(row["stars"] > 3 for row in recent)
+    assert liked / (len(recent) - liked) == pytest.approx(3.29, abs=0.5)
+    assert len(recent) / len({row["user_id"] for row in recent}) == pytest.approx(7.28, abs=0.05)
+    assert len(recent) / len({row["business_id"] for row in recent}) == pytest.approx(12.14, abs=0.1)

@@ -32,7 +32,7 @@ def corpus(tmp_path_factory):
 def words_of(corpus, out, epochs):
     settings = [*SMALL, f"epochs={epochs}"]
     options = [part for setting in settings for part in ("--set", setting)]
-    return ["train", str(corpus), "--out", str(out), "--device", "cpu", *options]
+    return ["train", str(corpus), "--out", str(out), "--model", "carp", "--device", "cpu", *options]
 
 
 @pytest.mark.skipif(os.environ.get("CARP_CLUSTER") != "1", reason="five interpreters take long; make cluster runs this")
@@ -46,7 +46,7 @@ def test_a_killed_process_ends_the_training_with_one_line_and_a_checkpoint_that_
     seen = [next(training.stderr) for _ in range(2)]  # each line is an epoch, whose checkpoint is written
     found = subprocess.run(["pgrep", "-P", str(training.pid)], capture_output=True, text=True, check=True)
     os.kill(max(map(int, found.stdout.split())), signal.SIGKILL)
-    said = [line for line in training.communicate(timeout=60)[1].splitlines() if not line.startswith("epoch")]
+    said = [line for line in training.communicate(timeout=600)[1].splitlines() if not line.startswith("epoch")]
     assert [line.split()[0] for line in seen] == ["epoch", "epoch"]
     assert training.returncode == 1
     assert len(said) == 1

@@ -8,8 +8,9 @@ import pytest
 import carp
 from carp.explain.capsule_reasons import CapsuleExplainer
 from carp.explain.kept_readings import LastUsed, read_document
+from carp.reviews.split_parts import TRAIN
 from carp.serve.answer_service import AnswerService
-from carp.serve.caches import RememberingCorpus
+from carp.serve.caches import LEFT_OUT_KEPT, RememberingCorpus
 from carp.serve.id_search import Haystack
 from carp.serve.request_counts import Counters
 from carp.serve.shared_readings import SharedReadings
@@ -44,6 +45,17 @@ def test_the_archive_remembers_documents_and_leaves_out_what_it_is_told(recommen
     plain = recommender.fitted_corpus.readable(documents, 3, record)
     np.testing.assert_array_equal(without.starts, plain.starts)
     assert without.sentence == plain.sentence
+
+
+def test_documents_without_one_review_do_not_pile_up(recommender):
+    """Each pair that was trained on has two of them, and nearly none is asked for again."""
+    fitted = RememberingCorpus.of(recommender.fitted_corpus)
+    trained = np.flatnonzero(fitted.part == TRAIN)
+    assert len(trained) > LEFT_OUT_KEPT
+    for record in trained.tolist():
+        fitted.readable(fitted.user_documents, int(fitted.user[record]), record)
+    assert len(fitted.kept_without.values) == LEFT_OUT_KEPT
+    assert not fitted.kept.values
 
 
 def test_the_caller_keeps_its_own_recommender(recommender):

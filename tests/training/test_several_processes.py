@@ -16,11 +16,13 @@ import torch
 
 import training_together
 from carp.errors import CarpWarning
+from carp.kernels.cpu.cpu_trainer import CpuTrainer
 from carp.models import REGISTRY, model_class
 from carp.storage import load_arrays
 
 # Each has a way of its own to share a batch; the others share it as these do. `make cluster` takes them all.
 TELLING = ["carp", "cmle", "mpcn", "tarmf"]
+SINGLE = "carp:single"  # by the kernels in C, where there are any
 ALL = sorted(name for name in REGISTRY if model_class(name).learns and not name.startswith("carp-"))
 LEARNING = ALL if os.environ.get("CARP_CLUSTER") == "1" else TELLING
 RESUMED = ["carp", "tarmf"]  # from a checkpoint of one process, and gone on from by one again
@@ -48,8 +50,8 @@ def together(tmp_path_factory, single_thread):
     folder = tmp_path_factory.mktemp("together")
     for name in RESUMED:
         training_together.trained(name, 1, folder / name)
-    for process in list(members(2, folder, *LEARNING)):
-        _, said = process.communicate(timeout=120)
+    for process in list(members(2, folder, *LEARNING, SINGLE)):
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
     return folder
 
@@ -60,6 +62,47 @@ def test_two_processes_have_the_losses_of_one(together, name):
     shared = json.loads((together / f"{name}.json").read_text())
     assert len(shared) == 3
     assert np.allclose(shared, alone, rtol=1e-5, atol=0)
+
+
+def test_two_processes_use_the_kernels_in_c_and_have_their_losses(together):
+    alone, weights = training_together.trained(SINGLE, 3)
+    assert {one.dtype for one in weights.values() if one.is_floating_point()} == {torch.float32}
+    shared = json.loads((together / f"{SINGLE}.json").read_text())
+    assert np.allclose(shared, alone, rtol=1e-5, atol=0)
+
+
+def test_the_parts_of_two_processes_are_the_step_of_one():
+    """The kernels' trainer alone, and as each of two that tell each other nothing: their parts add up to its step."""
+    recommender = training_together.recommender_of("carp")
+    data = training_together.corpus_for(recommender)[1]
+    found = {}
+    for who, others in {"alone": None, "first": Deaf(0), "second": Deaf(1)}.items():
+        torch.manual_seed(1)
+        model = recommender.kind(recommender.config, data.sizes)
+        trainer = CpuTrainer(model, data, 20, torch.optim.RMSprop(model.parameters()), others)
+        steps = trainer.maker.steps(0, 1)
+        loss, _ = trainer.learn(next(steps), steps)
+        found[who] = {"loss": torch.tensor(loss)} | {
+            n: p.grad for n, p in model.named_parameters() if p.grad is not None
+        }
+        if others is not None:
+            assert len(others.told) == 1
+    for name, whole in found["alone"].items():
+        parts = found["first"][name] + found["second"][name]
+        assert torch.allclose(parts, whole, rtol=1e-4, atol=1e-6), name
+
+
+class Deaf:
+    """One of two processes, to whom the other says nothing."""
+
+    size = 2
+
+    def __init__(self, rank):
+        self.rank, self.told = rank, []
+
+    def total(self, numbers):
+        self.told.append(numbers)
+        return numbers
 
 
 @pytest.mark.parametrize("name", RESUMED)

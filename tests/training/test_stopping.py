@@ -17,6 +17,7 @@ from carp.kernels.gpu.self_check import made_up_data, small_model
 from carp.training.checkpoint import CHECKPOINT
 from carp.training.divergence import DivergedError
 from carp.training.loop import TrainingSettings, train
+from made_up_reviews import shop_reviews
 
 CPU = torch.device("cpu")
 
@@ -108,7 +109,7 @@ def test_a_loss_that_is_no_number_names_the_batch(monkeypatch, data, fast):
 
 @pytest.mark.parametrize("name", ["carp", "mf"])
 def test_a_rate_that_is_far_too_high_ends_in_words(name, data):
-    rows = carp.make_shop(people=12, things=8, reviews_per_person=6, seed=1).frame()
+    rows = shop_reviews(people=12, seed=1)
     tiny = {"learning_rate": 1e30, "epochs": 3, "min_reviews": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -138,7 +139,7 @@ def test_a_weight_that_is_no_number_stops_training_even_if_no_error_shows_it(mon
 
 
 def test_a_model_whose_weights_are_no_numbers_is_not_saved(tmp_path):
-    rows = carp.make_shop(people=12, things=8, reviews_per_person=6, seed=1).frame()
+    rows = shop_reviews(people=12, seed=1)
     recommender = carp.Recommender("mf", device="cpu", epochs=1, min_reviews=1).fit(rows, progress=False)
     with torch.no_grad():
         next(recommender.model.parameters()).fill_(float("nan"))

@@ -1,8 +1,9 @@
-"""Trains small models in double precision, alone or as one of several processes, and writes down what came of it.
+"""Trains small models, alone or as one of several processes, and writes down what came of it.
 
     python tests/twins/training_together.py FOLDER MODEL... (with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set)
 
-Each model is trained from its beginning, and a checkpoint that lies in FOLDER/MODEL is gone on from.
+Each model is trained from its beginning, and a checkpoint that lies in FOLDER/MODEL is gone on from. MODEL is trained
+in double precision, and MODEL:single in single precision, for which there are kernels in C.
 """
 
 from __future__ import annotations
@@ -54,11 +55,12 @@ def corpus_for(recommender: Recommender) -> tuple[FittedCorpus, TrainingData]:
 
 
 def trained(name: str, epochs: int, folder: Path | None = None) -> Found:
-    """Losses and validation errors of each epoch, and the weights."""
+    """Losses of each epoch, and the weights."""
+    name, _, single = name.partition(":")
     recommender = recommender_of(name)
     fitted, data = corpus_for(recommender)
     torch.manual_seed(3)
-    model = recommender.kind(recommender.config, fitted.sizes).double()
+    model = recommender.kind(recommender.config, fitted.sizes).to(torch.float32 if single else torch.float64)
     settings = dataclasses.replace(recommender.training, epochs=epochs, patience=epochs)
     reached = train(model, data, settings, seed=3, device=CPU, folder=folder, resume=folder is not None, exactly=epochs)
     return [record["loss"] for record in reached.history], model.state_dict()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from carp.cli.output_files import check_new_folder
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
+    from carp.reviews.corpora.cleaning import DaysKept
     from carp.reviews.corpora.preparation import Prepared
     from carp.reviews.corpora.worker_pool import TaskPool
     from carp.reviews.sources.databases import SqlQuery
@@ -69,6 +71,12 @@ def prepare(
         str | None,
         typer.Option(metavar="ADDRESS", help="A file of SQLite or DuckDB, or an address, postgresql://user@host/name."),
     ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Leave out reviews before this day, such as 2016-01-01.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Leave out reviews after this day, such as 2017-12-31.")
+    ] = None,
     items: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Titles, categories, descriptions and pictures of the items. Repeatable."),
@@ -99,6 +107,7 @@ def prepare(
     given = _given(files, sql, database)
     asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles, encoding=encoding)
     asked = replace(asked, markup=as_in_paper)
+    days = _days(since, until)
     check_engine(engine, ray_address)
     with pool_on(engine, ray_address) as pool, progress_bars() as stage:
         prepared = prepare_corpus(
@@ -107,6 +116,7 @@ def prepare(
             asked,
             min_reviews=min_reviews,
             **_cleaning(copies, as_in_paper),
+            days=days,
             items=items or (),
             item_columns=item_columns or None,
             overwrite=overwrite,
@@ -134,6 +144,24 @@ def _given(files: list[str] | None, sql: str | None, database: str | None) -> li
         fix = "give files or --sql, and prepare the others separately"
         raise UsageError("files and a query cannot be mixed", where="carp prepare", fix=fix)
     return SqlQuery(sql, database)
+
+
+def _days(since: str | None, until: str | None) -> DaysKept | None:
+    from carp.reviews.corpora.cleaning import DaysKept
+
+    if since is None and until is None:
+        return None
+    first, last = _day(since, "--since"), _day(until, "--until")
+    if first is not None and last is not None and last < first:
+        raise UsageError("the last day is before the first", where="--until", fix="exchange the two")
+    return DaysKept(first, last)
+
+
+def _day(text: str | None, option: str) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a day", where=option, fix="write it as in 2016-01-31") from None
 
 
 def _cleaning(copies: str | None, as_in_paper: bool) -> dict[str, Any]:
@@ -168,5 +196,7 @@ def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:
         reasons = {"reasons": ledger.counts, **({"item_reasons": items.counts} if items else {})}
         show_json({**about, "statistics": prepared.statistics, **reasons, **prepared.facts})
     else:
+        if (other_days := prepared.facts["dropped"].get("days")) is not None:
+            say(f"{other_days:,} reviews of other days or without a date were left out before anything else.")
         print(corpus_text(prepared.facts, prepared.statistics, ledger, out, size, items))
         say(f"Next: {command('train', out, options=['--out', 'model'])}")

@@ -12,6 +12,7 @@ from carp.cli.messages import naming, say, show_json
 from carp.cli.options import MAX_SEED, AsJson, Out, Overwrite, key_values
 from carp.cli.output_files import check_new_folder
 from carp.errors import UsageError
+from carp.models import DEFAULT
 
 if TYPE_CHECKING:
     from carp.recommender import Recommender
@@ -22,7 +23,7 @@ def train(
     context: typer.Context,
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
     out: Out,
-    model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = "carp",
+    model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = DEFAULT,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the weights and the training order.")] = 0,
     split_seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the random 80:20 split.")] = 0,
     split: Annotated[

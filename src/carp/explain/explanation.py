@@ -88,7 +88,7 @@ class TargetReview:
     marks: tuple[Mark, ...]
 
 
-PartKind = Literal["mean", "person", "thing", "writing", "aspect", "other words", "name", "scale"]
+PartKind = Literal["mean", "person", "thing", "writing", "aspect", "other words", "name", "width", "scale"]
 
 
 @dataclass(frozen=True)

@@ -111,19 +111,19 @@ class SummedExplainer(AttentionExplainer):
     def _explain_one(self, question: Question, detail: Detail) -> Explanation:
         batch = as_batch(self.corpus, question, self.fitted.device)
         parts, *pulled = self._model.parts(batch, self._shares)
-        rating = float(np.clip(float(self._model.curve(parts.total())[0]), 1, self.corpus.levels))
+        rating = float(np.clip(float(self._model.as_rating(parts.total(), batch.users)[0]), 1, self.corpus.levels))
         user_pull, item_pull = (_numbers(found)[0] for found in pulled)
         user = self._read(question.user_document, user_pull)
         item = self._read(question.item_document, item_pull)
         findings = self._findings(question, parts, user, item, (user_pull, item_pull), detail)
         sides = _sides(findings)
-        without = float(self._model.curve(parts.mean + parts.person + parts.thing)[0])
+        without = float(self._model.as_rating(parts.mean + parts.person + parts.thing, batch.users)[0])
         reasons = Reasons(
             viewpoints=self._viewpoints(question, parts, user, user_pull, detail),
             aspects=sides,
             target=held_out(self.corpus, question, {"matched": list(sides)}),
             meaning=MEANING,
-            parts=self._parts(parts, rating),
+            parts=self._parts(parts, batch.users, rating),
             findings=findings,
             cases=self._cases(question, float(parts.by_person.sum()), rating - without),
             meetings=self._meetings(parts),
@@ -133,7 +133,12 @@ class SummedExplainer(AttentionExplainer):
 
     # ---- the sum
 
-    def _parts(self, parts: MeetingParts, rating: float) -> tuple[Part, ...]:
+    def _wider(self, parts: MeetingParts, users: torch.Tensor) -> float:
+        """What a person's own width of rating adds, in stars."""
+        total = parts.total()
+        return float((self._model.as_rating(total, users) - self._model.curve(total))[0])
+
+    def _parts(self, parts: MeetingParts, users: torch.Tensor, rating: float) -> tuple[Part, ...]:
         """Amounts that sum to the rating shown: the scale's own low end is in the mean."""
         names, star = self.guide.aspects.names, self._star
         amounts = star * aspect_amounts(parts)
@@ -146,6 +151,7 @@ class SummedExplainer(AttentionExplainer):
             *(Part("aspect", name, float(amount)) for name, amount in zip(names[:-1], amounts, strict=False)),
             Part("other words", "other words about this thing", float(amounts[len(names) - 1])),
             Part("name", "what it is called", float(amounts[len(names)])),
+            Part("width", "how widely this person rates", star * self._wider(parts, users)),
         ]
         scale = self.corpus.own_rating(rating) - sum(part.amount for part in found)
         return (*(part for part in found if part.amount or part.kind in ("mean", "person", "thing")),) + (
@@ -377,7 +383,7 @@ class SummedExplainer(AttentionExplainer):
             batch = batch_of(pairs, chosen, self.fitted.device)
             parts, *pulled = model.parts(batch, self._shares)
             pulls = [_numbers(found) for found in pulled]
-            rating[chosen] = _numbers(model.curve(parts.total()))
+            rating[chosen] = _numbers(model.as_rating(parts.total(), batch.users))
             balance[chosen] = _numbers(parts.total() - parts.mean - parts.person - parts.thing)
             for place, row in enumerate(chosen.tolist()):
                 one = _one_of(parts, place)

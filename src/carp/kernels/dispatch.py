@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from carp.errors import SlowerWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import torch
     from torch import Tensor
 
-    from carp.kernels.cpu.step_plan import StepPlan
     from carp.models.base import RatingModel
     from carp.models.batch import Pairs, TrainingData
     from carp.models.carp import Carp, Viewpoints
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 _TOLD: set[str] = set()
 
-__all__ = ["Trainer", "fast_encode_documents", "fast_score_pairs", "native_kernels", "plans_of", "trainer_for"]
+__all__ = ["Trainer", "fast_encode_documents", "fast_score_pairs", "native_kernels", "trainer_for"]
 
 
 class Trainer(Protocol):
@@ -41,8 +40,9 @@ def trainer_for(
 ) -> Trainer | None:
     """A fast trainer for this model on this device, or None where only the plain loop can train it.
 
-    `settings` are TrainingSettings. After each epoch the optimizer's state is what the plain loop would have left, so
-    that either can continue from a checkpoint.
+    `settings` are TrainingSettings. Where several processes share the training, each computes its rows of every batch.
+    After each epoch the optimizer's state is what the plain loop would have left, so that either can continue from a
+    checkpoint.
     """
     from carp.models.carp import Carp
 
@@ -51,20 +51,15 @@ def trainer_for(
     try:
         if gpu_kernels_wanted(device):
             from carp.kernels.gpu.gpu_trainer import gpu_trainer
+            from carp.models.batch_share import sharing
 
-            trainer: Trainer | None = gpu_trainer(model, data, settings, device, optimizer)
+            others = sharing().others
+            trainer: Trainer | None = gpu_trainer(model, data, settings, device, optimizer, others=others)
             return trainer
         return _cpu_trainer(model, data, settings, device, optimizer)
     except Exception as problem:  # the plain path does not depend on what failed here
         give_way("training", problem)
         return None
-
-
-def plans_of(trainer: Trainer | None, seed: int, epoch: int) -> Iterator[StepPlan] | None:
-    """What a trainer on the CPU would draw at random for each batch of an epoch; None where there is none."""
-    from carp.kernels.cpu.cpu_trainer import CpuTrainer
-
-    return trainer.maker.steps(seed, epoch) if isinstance(trainer, CpuTrainer) else None
 
 
 def native_kernels(model: RatingModel, device: torch.device) -> str | None:
@@ -103,8 +98,9 @@ def _cpu_trainer(
     if device.type != "cpu" or settings.weight_decay or not covers_encoding(model.config):
         return None
     from carp.kernels.cpu.cpu_trainer import CpuTrainer
+    from carp.models.batch_share import sharing
 
-    return CpuTrainer(model, data, settings.batch_size, optimizer)
+    return CpuTrainer(model, data, settings.batch_size, optimizer, sharing().others)
 
 
 def fast_encode_documents(

@@ -50,6 +50,9 @@ REGISTRY: dict[str, Entry] = {
 }
 
 
+DEFAULT = "meeting"  # the most accurate on every corpus of the tables
+
+
 def model_entry(name: str) -> Entry:
     if name not in REGISTRY:
         raise UsageError(f"there is no model {name!r}", fix=nearest(name, REGISTRY))

@@ -65,7 +65,6 @@ class Sharing:
 
     others: Others | None = None
     share: BatchShare | None = None
-    masks: tuple[Tensor, Tensor] | None = None  # features of our rows that dropout leaves out, of users and of items
 
 
 _NOW = Sharing()
@@ -82,7 +81,7 @@ def shared_with(others: Others | None) -> Iterator[None]:
     try:
         yield
     finally:
-        _NOW.others = _NOW.share = _NOW.masks = None
+        _NOW.others = _NOW.share = None
 
 
 @contextlib.contextmanager

@@ -4,6 +4,11 @@
 
 e are errors of held-out ratings, p imagined pairs of the usual noise. The curve is a cubic from predictions to
 ratings, fitted by least squares on held-out predictions: ratings crowd at an end of the scale, sums do not.
+
+    r̂_ui = g_ui + a_u (g_ui − m_u)     a_u = Σ_i d_ui e_ui / (Σ_i d²_ui + σ²/t²), d_ui = g_ui − m_u
+
+Some people use the whole scale and others a few steps of it. a_u is by how much a person's ratings lie farther apart
+than what is predicted for them, around their mean m_u; t² is how much people are expected to differ in this.
 """
 
 from __future__ import annotations
@@ -11,9 +16,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from carp.models.layers import take_or
 from carp.models.segments import Segments
 
 IMAGINED_PAIRS = 10.0
+WIDTHS_DIFFER = 0.04  # t²
 NORMAL_90 = 1.6449  # so many standard deviations each way hold nine tenths of a normal distribution
 
 
@@ -73,6 +80,37 @@ class RatingCurve(nn.Module):
         found = torch.linalg.solve(powers.T @ powers + stiff, powers.T @ ratings)
         self.coefficients.copy_(found)
         self.range.copy_(torch.stack([sums.min(), sums.max(), centre, spread]))
+
+
+class OwnWidth(nn.Module):
+    """How widely each person rates, around the mean of what is predicted for them; at first, as predicted."""
+
+    more: Tensor
+    middle: Tensor
+
+    def __init__(self, users: int) -> None:
+        super().__init__()
+        self.register_buffer("more", torch.zeros(users))  # a_u
+        self.register_buffer("middle", torch.zeros(users))  # m_u
+
+    def forward(self, predicted: Tensor, users: Tensor) -> Tensor:
+        """Somebody unknown rates as predicted."""
+        more, middle = take_or(self.more, users, 0.0), take_or(self.middle, users, 0.0)
+        return predicted + more * (predicted - middle)
+
+    @torch.no_grad()
+    def fit(self, held_out: Tensor, ratings: Tensor, by_user: Segments) -> Tensor:
+        """From predictions of held-out pairs; gives them back as if each one's own rating had told nothing [n]."""
+        held_out, ratings, owner = held_out.double(), ratings.double(), by_user.owner
+        count = torch.bincount(owner, minlength=by_user.owners).clamp_min(1)
+        middle = by_user.sums(held_out) / count
+        away, error = held_out - middle[owner], ratings - held_out
+        belief = error.square().mean() / WIDTHS_DIFFER
+        agree, square = by_user.sums(away * error), by_user.sums(away.square())
+        self.more.copy_(agree / (square + belief).clamp_min(1e-12))
+        self.middle.copy_(middle)
+        without_own = (agree[owner] - away * error) / (square[owner] - away.square() + belief).clamp_min(1e-12)
+        return held_out + without_own * away
 
 
 def interval_scale(errors: Tensor, deviations: Tensor) -> float:

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.batch_share import drop_rows, sharing
+from carp.models.batch_share import drop_rows
 from carp.models.layers import TunedBiases, WordConvolution, masked_softmax, squash, take_or
 
 POSITIVE, NEGATIVE = 0, 1
@@ -187,11 +187,7 @@ class Viewpoints(nn.Module):
         """Dropout of the features [B, L, n]; a process that trains with others takes it as one process would."""
         if self.config.dropout_on != "features" or not self.training:
             return features
-        masks = sharing().masks
-        if masks is None:
-            return drop_rows(features, self.config.dropout, self.training)
-        left_out = masks[self.number][:, : features.shape[1]]
-        return features.masked_fill(left_out, 0.0) / (1 - self.config.dropout)
+        return drop_rows(features, self.config.dropout, self.training)
 
 
 class Carp(RatingModel):

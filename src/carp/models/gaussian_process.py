@@ -11,7 +11,8 @@ Biometrics 51 (4), 1995.
 
     x       TF-IDF rows of whole documents, words and bigrams, a training pair's own review left out of both of its rows
     s, σ²   maximise ln p(r) = −½ rᵀ Σ⁻¹ r − ½ ln |Σ| + constant, with its exact gradient
-    g       a cubic, fitted on leave-one-out predictions r − α / diag Σ⁻¹, where α = Σ⁻¹ (r − μ)
+    g       a cubic, then each person's own width of rating, both fitted on leave-one-out predictions
+            r − α / diag Σ⁻¹, where α = Σ⁻¹ (r − μ)
 
 As in `meeting`, the solution with the same noise for all and the one with a noise for each person and thing are
 averaged. `meeting` has the same terms in weight space, with directions of the texts instead of all their words, and is
@@ -30,9 +31,9 @@ from torch import Tensor
 from carp.errors import UsageError
 from carp.models.base import Attention, Prediction, RatingModel, additive_attention
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
+from carp.models.calibration import OwnWidth, RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or
-from carp.models.meeting import RARITIES
+from carp.models.meeting import MARGIN, RARITIES
 from carp.models.pair_covariance import START, TERMS, TextRows
 from carp.models.segments import Segments
 from carp.models.tfidf import (
@@ -141,6 +142,7 @@ class GaussianProcess(SizedByData, RatingModel):
         terms = sizes.words + 1 + config.bigrams
         self.user_text, self.item_text = TrainingRows(terms), TrainingRows(terms)
         self.curve = RatingCurve()
+        self.width = OwnWidth(sizes.users)
         self.register_buffer("bigrams", torch.full((config.bigrams,), NO_BIGRAM))  # sorted; codes of carp.models.tfidf
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("pair_users", torch.zeros(0, dtype=torch.int64))
@@ -171,7 +173,8 @@ class GaussianProcess(SizedByData, RatingModel):
             for b in range(0, len(users), BLOCK)
         ]
         baseline, text = torch.cat(parts, 1) if parts else self.mean.new_zeros(2, 0)
-        return Prediction(self.curve(baseline + text), {"baseline": baseline, "text": text})
+        rating = self.width(self.curve(baseline + text), users)
+        return Prediction(rating, {"baseline": baseline, "text": text})
 
     def deviations(self, users: Tensor, items: Tensor) -> Tensor:
         """From the errors on held-out training pairs, of this person and of this thing."""
@@ -250,7 +253,7 @@ class GaussianProcess(SizedByData, RatingModel):
             process = self._process(data, rarity)
             start = torch.tensor(START).to(target) * target.square().mean() if best is None else best[0].strengths
             first = process.fit(target, start, equal, self.config.steps if best is None else self.config.steps // 2)
-            if best is None or float(first.errors.square().mean()) < float(best[0].errors.square().mean()):
+            if best is None or _mean_square(first) * (1 + MARGIN) < _mean_square(best[0]):
                 best = first, rarity
         assert best is not None
         first, best_rarity = best
@@ -292,7 +295,7 @@ class GaussianProcess(SizedByData, RatingModel):
 
     def _calibrate(self, ratings: Tensor, held_out: Tensor, user: Tensor, item: Tensor) -> None:
         self.curve.fit(held_out, ratings)
-        errors = ratings - self.curve(held_out.to(self.mean)).double()
+        errors = ratings - self.width.fit(self.curve(held_out.to(self.mean)), ratings, self._segments()[0])
         self.user_noise.copy_(user)
         self.item_noise.copy_(item)
         noise = noise_without_own(errors, *self._segments(), user, item)
@@ -319,6 +322,10 @@ class ExactFit:
     errors: Tensor  # y − its leave-one-out prediction
     slope: Tensor  # of the likelihood by each strength
     information: Tensor  # [8, 8], the average information
+
+
+def _mean_square(fit: ExactFit) -> float:
+    return float(fit.errors.square().mean())
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,22 @@ SIGIR 2019: what a person writes about meets what is written about a thing, and 
     p_u        what this person makes of each aspect                  of_user
     q_i        what each viewpoint makes of this thing                of_item
     M          what each viewpoint makes of each aspect               meetings
-    g          a cubic that knows how ratings crowd at an end         curve
+    g          a cubic that knows how ratings crowd at an end,        curve
+               then each person's own width of rating                 width
 
 The directions are singular vectors of the TF-IDF rows; a training pair's own review is left out of all its rows. How
 much rare words count (the power of idf), and whether z is taken from the origin or from the mean of all texts, are
-chosen by the errors on held-out training pairs: from the mean, only what sets a text apart is heard. Where things
-have names, the words of its name are more columns of x_i.
+chosen by the errors on held-out training pairs: from the mean, only what sets a text apart is heard. Held-out pairs
+flatter rare words a little, which must therefore be better by a margin. Where things have names, the words of its name
+are more columns of x_i.
 
 All of b, w, p, q and M are Gaussian, each group with a strength of its own: f is a Gaussian process over pairs, with
 the covariance of `pair_covariance`. Its strengths climb the marginal likelihood of the training ratings, so that no
 validation pair is used: a part that does not help gets the strength 0. The posterior mean is found by conjugate
 gradients, first with the same noise for every pair, then with a noise for each person and thing that follows from
 the errors on held-out tenths of the training pairs; the model is the mean of the two, which is one with the mean of
-their weights. The same held-out predictions give the curve g, and the standard deviation that each prediction has.
+their weights. The same held-out predictions give the curve g, how widely each person rates, and the standard deviation
+that each prediction has.
 
 The solution is unique: there is no seed. Time and memory are linear in the reviews.
 """
@@ -43,7 +46,7 @@ from torch import Tensor
 
 from carp.models.base import Attention, Prediction, RatingModel, additive_attention
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
-from carp.models.calibration import RatingCurve, interval_scale, noise_by_owner, noise_without_own
+from carp.models.calibration import OwnWidth, RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or, take_rows
 from carp.models.pair_covariance import START, PairCovariance, ProcessWeights, TextRows, at_length_one, from_centre
 from carp.models.segments import Segments
@@ -60,7 +63,8 @@ from carp.models.tfidf import (
 
 FOLDS = 10
 FOLDS_TO_CHOOSE_BY = 4
-RARITIES = (1.0, 0.5)  # to choose from
+RARITIES = (0.5, 1.0)  # to choose from
+MARGIN = 0.001  # of the held-out error, by which a later one must be better
 MOST_TO_CHOOSE_BY = 150_000  # pairs
 EMPTY = 1e-9  # the length of a text without words
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
@@ -78,6 +82,7 @@ class MeetingConfig:
     name_weight: float = 0.6  # of a thing's name beside its text, where it has one
     own_noise: bool = True  # average with the solution in which each person and thing has a noise of its own
     curved: bool = True  # g is a cubic, else the sum itself
+    own_width: bool = True  # each person's own width of rating, else the same for all
     from_mean: bool | None = None  # z from the mean of all texts; chosen on held-out training pairs if not given
 
 
@@ -167,6 +172,7 @@ class Meeting(SizedByData, RatingModel):
         self.user_side = MeetingSide(sizes.words, k)
         self.item_side = MeetingSide(sizes.words, k)
         self.curve = RatingCurve()
+        self.width = OwnWidth(sizes.users)
         self.register_buffer(
             "bigrams", torch.full((1,), NO_BIGRAM)
         )  # the known ones, sorted; codes of carp.models.tfidf
@@ -203,7 +209,12 @@ class Meeting(SizedByData, RatingModel):
         by_both = ((zu @ self.meetings) * zi).sum(1)
         words = user_sides[:, 0] + item_sides[:, 0] + take_or(self.name_text, items, 0.0)
         text = words + by_person + by_thing + by_both
-        return Prediction(self.curve(baseline + text), {"baseline": baseline, "text": text})
+        return Prediction(self.as_rating(baseline + text, users), {"baseline": baseline, "text": text})
+
+    def as_rating(self, sums: Tensor, users: Tensor) -> Tensor:
+        """What these people's ratings are where f is this."""
+        rating: Tensor = self.width(self.curve(sums), users)
+        return rating
 
     def deviations(self, users: Tensor, items: Tensor) -> Tensor:
         """From the errors on held-out training pairs, of this person and of this thing."""
@@ -330,7 +341,8 @@ class Meeting(SizedByData, RatingModel):
             # The strengths of one way are near those of another; a term that was left out gets another chance.
             begin = torch.maximum(tried[0][3], start / 10) if tried else start
             strengths, alpha = fit.learn(begin, equal, rounds // 4 if tried else rounds, probes)
-            tried.append((fit.error(strengths, equal, alpha), way, fit, strengths, alpha))
+            error = fit.error(strengths, equal, alpha) * (1 if way.rarity == rarities[0] else 1 + MARGIN)
+            tried.append((error, way, fit, strengths, alpha))
         _, way, fit, strengths, alpha = best = min(tried, key=lambda one: one[0])
         if best is not tried[0]:
             strengths, alpha = fit.learn(strengths, equal, rounds // 2, probes)
@@ -404,7 +416,10 @@ class Meeting(SizedByData, RatingModel):
     ) -> None:
         if self.config.curved:
             self.curve.fit(held_out, ratings)
-        errors = ratings - self.curve(held_out)
+        held_out = self.curve(held_out)
+        if self.config.own_width:
+            held_out = self.width.fit(held_out, ratings, covariance.by_user).to(held_out)
+        errors = ratings - held_out
         self.user_noise.copy_(user)
         self.item_noise.copy_(item)
         noise = noise_without_own(errors, covariance.by_user, covariance.by_item, user, item)

@@ -10,7 +10,8 @@ from carp.reviews.readable import ReadableDocument
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_corpus import FittedCorpus
 
-DOCUMENTS_KEPT = 6_000  # a few kilobytes each
+DOCUMENTS_KEPT = 6_000  # up to 40 kilobytes each
+LEFT_OUT_KEPT = 100  # of those without one review, which are seldom asked for twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +19,7 @@ class RememberingCorpus(FittedCorpus):
     """A fitted corpus that keeps the documents it has made readable, without the word lists that led to them."""
 
     kept: LastUsed[ReadableDocument] = field(default_factory=lambda: LastUsed(DOCUMENTS_KEPT))
+    kept_without: LastUsed[ReadableDocument] = field(default_factory=lambda: LastUsed(LEFT_OUT_KEPT))
 
     @classmethod
     def of(cls, fitted: FittedCorpus) -> RememberingCorpus:
@@ -31,4 +33,5 @@ class RememberingCorpus(FittedCorpus):
             document = FittedCorpus.readable(self, documents, owner, leave_out)
             return replace(document, sources={number: replace(one) for number, one in document.sources.items()})
 
-        return self.kept.get((documents is self.user_documents, owner, leave_out), made)
+        kept = self.kept if leave_out < 0 else self.kept_without
+        return kept.get((documents is self.user_documents, owner, leave_out), made)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -19,7 +20,6 @@ import torch.distributed as distributed
 from torch import Tensor
 
 from carp.errors import CarpError
-from carp.kernels.cpu.step_plan import StepPlan
 from carp.models.base import RatingModel
 from carp.models.batch import Batch
 from carp.models.batch_share import BatchShare, sharing
@@ -53,21 +53,23 @@ class Company:
         return self.rank == 0
 
     def total(self, numbers: Tensor) -> Tensor:
-        with losing():
-            distributed.all_reduce(numbers)
+        with _exchanged(numbers) as there:
+            distributed.all_reduce(there)
         return numbers
 
     def union(self, numbers: Tensor) -> Tensor:
-        count = torch.zeros(self.size, dtype=torch.int64, device=numbers.device)
+        count = torch.zeros(self.size, dtype=torch.int64)
         count[self.rank] = len(numbers)
         self.total(count)
-        filled = numbers.new_zeros(int(count.max()))
-        filled[: len(numbers)] = numbers
-        room = [torch.empty_like(filled) for _ in range(self.size)]
-        with losing():
-            distributed.all_gather(room, filled)
-        found: Tensor = torch.unique(torch.cat([one[: int(n)] for one, n in zip(room, count, strict=True)]))
+        filled = torch.zeros(self.size, int(count.max()), dtype=numbers.dtype, device=numbers.device)
+        filled[self.rank, : len(numbers)] = numbers
+        self.total(filled)  # all others are zero there
+        found: Tensor = torch.unique(torch.cat([one[: int(n)] for one, n in zip(filled, count, strict=True)]))
         return found
+
+    def all_agree(self, yes: bool) -> bool:
+        """Whether every process says yes."""
+        return int(self.total(torch.tensor([int(yes)]))) == self.size
 
     # ---- steps
 
@@ -95,13 +97,7 @@ class Company:
         for one, grad in zip(reached, torch.split(whole, [one.numel() for one in reached]), strict=True):
             one.grad.copy_(grad.view_as(one))
 
-    def train_epoch(
-        self,
-        model: RatingModel,
-        batches: Iterable[Batch],
-        optimizer: torch.optim.Optimizer,
-        plans: Iterator[StepPlan] | None,
-    ) -> float:
+    def train_epoch(self, model: RatingModel, batches: Iterable[Batch], optimizer: torch.optim.Optimizer) -> float:
         """One pass over the batches, of which every process computes its rows; the mean loss over all rows."""
         rows = 0.0
 
@@ -109,14 +105,12 @@ class Company:
             nonlocal rows
             for batch in batches:
                 share = sharing().share = BatchShare.of(self, len(batch))
-                plan = None if plans is None else next(plans)
-                sharing().masks = None if plan is None else _masks(plan, batch, share)
                 rows += share.stands_for
                 yield batch.part(share.rows, share.stands_for)
 
         with self.stepping(optimizer):
             loss = model.train_epoch(own() if model.shares_batches else batches, optimizer)
-        sharing().share = sharing().masks = None
+        sharing().share = None
         self.agree_on_weights(model)  # what every process has solved for by itself
         return self.mean_loss(loss, rows) if model.shares_batches else self.tell(loss)
 
@@ -178,15 +172,19 @@ class Company:
     def _from_first(self, tensor: Tensor) -> None:
         if not tensor.numel():
             return
-        with losing():
-            distributed.broadcast(tensor.detach(), 0)
+        with _exchanged(tensor.detach()) as there:
+            distributed.broadcast(there, 0)
 
 
-def _masks(plan: StepPlan, batch: Batch, share: BatchShare) -> tuple[Tensor, Tensor]:
-    """What dropout leaves out of our rows, as the kernels of one process would."""
-    widths = batch.user_words.shape[1], batch.item_words.shape[1]
-    user, item = (torch.from_numpy(plan.left_out(side, share.rows, width)) for side, width in enumerate(widths))
-    return user, item
+@contextlib.contextmanager
+def _exchanged(numbers: Tensor) -> Iterator[Tensor]:
+    """The numbers where processes can reach them: gloo takes those of a card by way of the host."""
+    by_host = numbers.is_cuda and "nccl" not in distributed.get_backend_config()
+    there = numbers.cpu() if by_host else numbers
+    with losing():
+        yield there
+    if by_host:
+        numbers.copy_(there)
 
 
 @contextlib.contextmanager
@@ -216,6 +214,16 @@ def own_device(name: str) -> str:
     return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
 
 
+def processes_here() -> int:
+    """How many processes of this training are on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", wanted_size()))
+
+
+def processes_of_card() -> int:
+    """How many processes share a card of this machine."""
+    return math.ceil(processes_here() / max(1, torch.cuda.device_count()))
+
+
 @contextlib.contextmanager
 def joined(device: torch.device) -> Iterator[Company | None]:
     """Join the processes this one was started with; None where it is alone.
@@ -226,8 +234,10 @@ def joined(device: torch.device) -> Iterator[Company | None]:
         yield None
         return
     cards = torch.cuda.device_count() if device.type == "cuda" else 0
-    own_cards = cards >= int(os.environ.get("LOCAL_WORLD_SIZE", wanted_size()))
+    own_cards = cards >= processes_here()
     backend = "cpu:gloo,cuda:nccl" if own_cards else "gloo"  # NCCL takes no two processes on one card
+    if own_cards:
+        torch.cuda.set_device(device)
     with losing():
         distributed.init_process_group(backend, timeout=LONGEST_WAIT)
     try:

@@ -21,14 +21,15 @@ import torch
 from torch import Tensor
 
 from carp.errors import CarpError, UsageError
-from carp.kernels.dispatch import Trainer, native_kernels, plans_of, trainer_for
+from carp.kernels.dispatch import Trainer, native_kernels, trainer_for
 from carp.models.base import RatingModel
 from carp.models.batch import Batch, TrainingData
 from carp.models.batch_share import shared_with
 from carp.models.predict import predict_pairs
 from carp.storage import sole_writer
+from carp.training.card_memory import check_room
 from carp.training.checkpoint import Checkpoint, TrainingState, copy_of
-from carp.training.company import Company
+from carp.training.company import Company, processes_of_card
 from carp.training.divergence import FaultyBatch, check_epoch, diverged
 
 
@@ -162,6 +163,7 @@ def train(
     company = Company.present() if model.learns else None
     if company is not None and not company.leads:
         folder = None  # the first process reads and writes
+    check_room(model, device, processes_of_card())
     model.to(device).train()
     with repeatable(), shared_with(company), contextlib.nullcontext() if folder is None else sole_writer(folder):
         checkpoint = Checkpoint(folder, identity, circumstances(model, device)) if folder is not None else None
@@ -208,6 +210,8 @@ class _Run:
     def epochs(self, progress: TrainingState, best: dict[str, Tensor]) -> dict[str, Tensor]:
         """Train from where progress stands; the weights to keep."""
         fast = trainer_for(self.model, self.data, self.settings, self.device, self.optimizer)
+        if self.company is not None and not self.company.all_agree(fast is not None):
+            fast = None  # one of the processes has no room for it, say
         try:
             while not self._finished(progress):
                 record = self._one_epoch(fast, progress.epoch + 1)
@@ -272,13 +276,12 @@ class _Run:
 
         faulty = FaultyBatch(self.optimizer)
         try:
-            if self.company is not None:
-                plans = plans_of(fast, self.seed, epoch)
-                loss = self.company.train_epoch(model, batches(), self.optimizer, plans)
-            elif fast is None:
-                loss = model.train_epoch(batches(), self.optimizer)
-            else:
+            if fast is not None:
                 loss = fast.epoch(self.seed, epoch, watcher)
+            elif self.company is not None:
+                loss = self.company.train_epoch(model, batches(), self.optimizer)
+            else:
+                loss = model.train_epoch(batches(), self.optimizer)
         except FloatingPointError as fault:
             raise diverged("the loss is no number", epoch, int(fault.args[0]), count, kept) from None
         finally:

@@ -24,16 +24,27 @@ from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Store
 from carp.kernels.cpu.word_convolution import RowOptimizer
 from carp.models.batch import Batch, TrainingData
+from carp.models.batch_share import BatchShare, Others
 from carp.models.carp import Carp
 
 PAIRS = 50  # rated at once
 
 
 class CpuTrainer:
-    """Trains as the plain loop does; after each epoch the optimizer's state is what the plain loop would have left."""
+    """Trains as the plain loop does; after each epoch the optimizer's state is what the plain loop would have left.
 
-    def __init__(self, model: Carp, data: TrainingData, batch_size: int, optimizer: torch.optim.Optimizer) -> None:
-        self.model, self.optimizer = model, optimizer
+    With others, each process computes its rows of every batch, and all take the same steps.
+    """
+
+    def __init__(
+        self,
+        model: Carp,
+        data: TrainingData,
+        batch_size: int,
+        optimizer: torch.optim.Optimizer,
+        others: Others | None = None,
+    ) -> None:
+        self.model, self.optimizer, self.others = model, optimizer, others
         self.maker = StepMaker(model, data, batch_size)
         self.sides = (model.user_side, model.item_side)
         own = "embedding.", "user_side.", "item_side."
@@ -65,13 +76,45 @@ class CpuTrainer:
     def learn(self, step: StepPlan, following: Iterator[StepPlan]) -> tuple[float, StepPlan | None]:
         """Learn from one step; the next one is prepared while the workers go backward through the documents."""
         dropout = self.model.config.dropout
+        if self.others is not None:
+            step = step.of_share(BatchShare.of(self.others, len(step.batch)))
+            self.rows.hold(len(step.words.distinct))
         work = self.form(step, self.sides, self.stores, self.rows, 1 / (1 - dropout))
-        loss, grads = self._ratings(step.batch, work.forward())
+        loss, grads = self._ratings_of(step, work.forward())
         wait = work.start_backward(grads)
         after = next(following, None)
         wait()
-        self._apply(work.finish_backward())
+        self._lay_down_gradients(work.finish_backward())
+        if self.others is not None:
+            loss = self._add_up(self.others, step, loss)
+        (self.native_optimizer or self.optimizer).step()
         return loss, after
+
+    def _ratings_of(self, step: StepPlan, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]]:
+        """The loss and the gradients of a step's pairs; where it is shared, our rows' part of them."""
+        share = step.share
+        if share is None:
+            return self._ratings(step.batch, sides)
+        ours = sides[0][share.rows], sides[1][share.rows]
+        loss, found = self._ratings(step.batch.part(share.rows, share.stands_for), ours)
+        grads = torch.zeros_like(sides[0]), torch.zeros_like(sides[1])
+        for whole, part in zip(grads, found, strict=True):
+            whole[share.rows] = part * share.weight
+        for parameter in self.rest:
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad * share.weight
+        return loss * share.weight, grads
+
+    def _add_up(self, others: Others, step: StepPlan, loss: float) -> float:
+        """Put the gradients of all processes in the place of ours; the loss of the whole batch."""
+        held = self.rows.held
+        assert held is not None, "asked for before the step"
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
+        ours = [held.new_tensor([loss]), held.flatten(), *(p.grad.flatten() for p in parameters)]
+        all_of_them = torch.split(others.total(torch.cat(ours)), [part.numel() for part in ours])
+        self.rows.release(step.words.distinct, all_of_them[1].view_as(held))
+        for parameter, grad in zip(parameters, all_of_them[2:], strict=True):
+            parameter.grad = grad.view_as(parameter)
+        return float(all_of_them[0])
 
     def _ratings(self, batch: Batch, sides: tuple[Tensor, Tensor]) -> tuple[float, tuple[Tensor, Tensor]]:
         """The loss and the gradients of both sides; those of the parameters behind the sides go into `.grad`."""
@@ -106,12 +149,11 @@ class CpuTrainer:
             parameter.grad = torch.stack(there).sum(0) if there else None
         return sum(losses), grads
 
-    def _apply(self, found: list[dict[str, Tensor]]) -> None:
+    def _lay_down_gradients(self, found: list[dict[str, Tensor]]) -> None:
         for side, grads in zip(self.sides, found, strict=True):
             for name, parameter in side.named_parameters():
                 parameter.grad = grads[name] if name in grads else torch.zeros_like(parameter)
         self.model.embedding.weight.grad = None
-        (self.native_optimizer or self.optimizer).step()
 
 
 def _row_optimizer(model: Carp, optimizer: torch.optim.Optimizer) -> RowOptimizer:

@@ -69,6 +69,28 @@ class Blocks:
     def __len__(self) -> int:
         return len(self.edges) - 1
 
+    def of_rows(self, rows: slice) -> Blocks:
+        """The same tokens with the pairs of some rows of the batch alone, and every document in a block of its own.
+
+        So the blocks without a pair are documents that these rows do not read.
+        """
+        mine = (self.pairs >= rows.start) & (self.pairs < rows.stop)
+        lengths = np.diff(self.hole_edges)
+        edges = np.unique(np.concatenate([self.edges, self.spans.ravel()]))
+        spans = self.spans[mine]
+        return Blocks(
+            edges=edges,
+            pair_edges=np.searchsorted(spans[:, 0], edges),
+            pairs=self.pairs[mine],
+            spans=spans,
+            hole_edges=_from_zero(lengths[mine]),
+            holes=self.holes[np.repeat(mine, lengths)],
+        )
+
+    def read(self) -> list[int]:
+        """The numbers of the blocks that a pair reads."""
+        return np.flatnonzero(np.diff(self.pair_edges)).tolist()
+
     def tiles(self, size: int) -> Ints:
         """[B + 1] the tile each block begins at, when all are filled up to whole tiles of so many words."""
         return _from_zero(-(-np.diff(self.edges) // size))

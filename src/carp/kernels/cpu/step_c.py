@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from carp.kernels.cpu import compiler
+from carp.kernels.cpu.ragged import Blocks
 from carp.kernels.cpu.step_plan import StepPlan
 from carp.kernels.cpu.threads import workers
 from carp.kernels.cpu.viewpoints import Store, spread
@@ -42,11 +43,13 @@ class NativeStep:
         wide = loaded.filled_up(rows.table.shape[1])
         embeddings = self._room(0, "embeddings", len(step.words.distinct) * wide)
         self.words = WordRounds(self.filters, step.words, embeddings, len(rows.table))
-        self.pieces = [
-            (side, first, min(first + BLOCKS, len(tokens.blocks)))
-            for side, tokens in enumerate(step.sides)
-            for first in range(0, len(tokens.blocks), BLOCKS)
-        ]
+        self.pieces = [(side, *piece) for side in (0, 1) for piece in self._pieces(step.sides[side].blocks)]
+
+    def _pieces(self, blocks: Blocks) -> list[tuple[int, int]]:
+        """Some blocks at once; where the step is shared, each of those that our rows read."""
+        if self.step.share is not None:
+            return [(number, number + 1) for number in blocks.read()]
+        return [(first, min(first + BLOCKS, len(blocks))) for first in range(0, len(blocks), BLOCKS)]
 
     def _room(self, side: int, name: str, count: int) -> Tensor:
         return self.stores[side].take(name, count, self.rows.table)
@@ -89,6 +92,9 @@ class NativeStep:
         m, n, k = reader.m, reader.n, reader.k
         width = self.library.filled_up(n)
         self.d_features = [self._room(side, "rows", len(self.step.sides[side]) * width) for side in (0, 1)]
+        if self.step.share is not None:
+            for rows in self.d_features:
+                rows.zero_()  # what our rows do not read has no gradient here
         for side, grad, rows in zip(self.rounds.sides, grads, self.d_features, strict=True):
             side.grad, side.rows = grad.data_ptr(), rows.data_ptr()
         size = m * n * n + m * n + k * n + n

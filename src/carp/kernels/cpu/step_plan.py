@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from carp.kernels.cpu.ragged import RaggedWords, Windows, lay_down
 from carp.kernels.cpu.word_convolution import BatchWords, find_words
 from carp.models.batch import Batch, TrainingData
+from carp.models.batch_share import BatchShare
 from carp.models.carp import Carp
 
 Keys = tuple[int, int]
@@ -25,6 +26,7 @@ class StepPlan:
     keys: tuple[Keys, Keys]  # each side's, for `drawn`: features whose number is below `chance` are dropped
     chance: int
     filters: int
+    share: BatchShare | None = None  # of several processes
 
     @property
     def dropped(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
@@ -34,18 +36,10 @@ class StepPlan:
         user, item = (drawn(len(side), self.filters, keys) for side, keys in zip(self.sides, self.keys, strict=True))
         return user < self.chance, item < self.chance
 
-    def left_out(self, side: int, rows: slice, width: int) -> NDArray[np.bool_]:
-        """Which features dropout leaves out of some pairs' own documents [rows, width, n], as padding lays them out."""
-        dropped, blocks = self.dropped, self.sides[side].blocks
-        found = np.zeros((rows.stop - rows.start, width, self.filters), dtype=bool)
-        if dropped is None:
-            return found
-        for number, (pair, (first, last)) in enumerate(zip(blocks.pairs, blocks.spans, strict=True)):
-            if rows.start <= pair < rows.stop:
-                holes = blocks.holes[blocks.hole_edges[number] : blocks.hole_edges[number + 1]]
-                tokens = np.setdiff1d(np.arange(first, last), holes)
-                found[pair - rows.start, : len(tokens)] = dropped[side][tokens]
-        return found
+    def of_share(self, share: BatchShare) -> StepPlan:
+        """The same step as far as the rows of a share go: the same words and the same dropout, and fewer documents."""
+        user, item = (RaggedWords(side.neighbours, side.blocks.of_rows(share.rows)) for side in self.sides)
+        return replace(self, sides=(user, item), share=share)
 
 
 def drawn(tokens: int, filters: int, keys: Keys) -> NDArray[np.uint32]:

@@ -58,7 +58,7 @@ class TorchStep:
         self.pieces = [
             Piece(side, number, tokens.blocks[number], traces[side].of(tokens.blocks[number]))
             for side, tokens in enumerate(self.step.sides)
-            for number in range(len(tokens.blocks))
+            for number in (range(len(tokens.blocks)) if self.step.share is None else tokens.blocks.read())
         ]
         dropped = self.step.dropped
 
@@ -105,7 +105,7 @@ class TorchStep:
     def _room(self, side: int, tokens: int) -> Tensor:
         n = self.gates[side].filters
         room = self.stores[side].take("d_features", (tokens + 1) * n, self.rows.table).view(tokens + 1, n)
-        room[-1].zero_()
+        (room if self.step.share is not None else room[-1]).zero_()
         return room
 
     def finish_backward(self) -> list[dict[str, Tensor]]:
@@ -117,7 +117,10 @@ class TorchStep:
             first, last = self.stretches[number]
             values = self.embeddings[first:last]
             grad, parts[number] = word_gradients(self.filters, first, last, values, self.d_features)
-            self.rows.update(self.step.words.distinct[first:last], values, grad)
+            if self.rows.held is None:
+                self.rows.update(self.step.words.distinct[first:last], values, grad)
+            else:
+                self.rows.held[first:last] = grad
 
         workers().run(words, range(len(self.stretches)))
         return [self._gradients(side, [part[side] for part in parts]) for side in (0, 1)]

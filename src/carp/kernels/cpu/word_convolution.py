@@ -155,6 +155,7 @@ class RowOptimizer:
         self.rate, self.decay, self.epsilon = rate, decay, epsilon
         self.now = 0
         self.settled = np.zeros(len(table), dtype=np.int64)  # the step up to which each row's square is decayed
+        self.held: Tensor | None = None  # gradients of a batch's words that wait for those of other processes
 
     def begin(self) -> None:
         self.now += 1
@@ -170,6 +171,15 @@ class RowOptimizer:
         self.square.index_copy_(0, rows, square)
         values = torch.addcdiv(values, grad, square.sqrt_().add_(self.epsilon), value=-self.rate)
         self.table.index_copy_(0, rows, values)
+
+    def hold(self, words: int) -> None:
+        """Let the next step write down the gradients of its words instead of updating them."""
+        self.held = self.table.new_zeros(words, self.table.shape[1])
+
+    def release(self, rows: Tensor, grad: Tensor) -> None:
+        """Update the words of a step that was held by the gradients of all processes."""
+        self.held = None
+        self.update(rows, self.table.index_select(0, rows), grad)
 
     def settle(self) -> None:
         shrink = torch.from_numpy(self.decay ** (self.now - self.settled)).to(self.square.dtype)

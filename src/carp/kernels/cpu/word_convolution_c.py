@@ -42,7 +42,7 @@ class OptimizerStruct(ctypes.Structure):
     """`row_optimizer` of words.c."""
 
     _fields_ = [
-        *((name, _POINTER) for name in ("table", "square", "settled")),
+        *((name, _POINTER) for name in ("table", "square", "settled", "held")),
         ("now", _LONG),
         *((name, ctypes.c_double) for name in ("rate", "decay", "epsilon")),
     ]
@@ -139,11 +139,12 @@ class WordRounds:
         return WORDS * (self.wide + self.stride) + self.library.lanes
 
     def backward(self, grads: Sequence[Tensor], optimizer: RowOptimizer, sums: Tensor, room: Tensor) -> None:
-        """Update the words by their tokens' gradients; `sums` are those of carp_words_round."""
+        """Update the words by their tokens' gradients, or hold these; `sums` are those of carp_words_round."""
         for side, grad in zip(self.sides, grads, strict=True):
             side.grad = grad.data_ptr()
         settings = OptimizerStruct(
-            optimizer.table.data_ptr(), optimizer.square.data_ptr(), optimizer.settled.ctypes.data, optimizer.now,
+            optimizer.table.data_ptr(), optimizer.square.data_ptr(), optimizer.settled.ctypes.data,
+            None if optimizer.held is None else optimizer.held.data_ptr(), optimizer.now,
             optimizer.rate, optimizer.decay, optimizer.epsilon,
         )  # fmt: skip
         batch = ctypes.byref(self.batches[1])

@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     float *table, *square;
     long *settled; /* the step up to which each row's running square is decayed */
+    float *held;   /* [words of the batch, d] where gradients go instead, if they wait for those of other processes */
     long now;
     double rate, decay, epsilon;
 } row_optimizer;
@@ -119,6 +120,10 @@ static void words_back(const filters *f, const side_words *sides, const row_opti
         }
         for (long r = 0; r < count; r++) {
             const row_optimizer *o = optimizer;
+            if (o->held) {
+                memcpy(o->held + (some + r) * dimension, grad + r * wide, 4 * dimension);
+                continue;
+            }
             const long at = numbers[r] * dimension, steps = o->now - o->settled[numbers[r]];
             o->settled[numbers[r]] = o->now;
             update(o->table + at, o->square + at, grad + r * wide, dimension, pow(o->decay, steps), 1 - o->decay, o->rate,

@@ -152,6 +152,8 @@ class DeviceReader:
             self.every,
             self.state,
             self.chunk,
+            0,
+            self.chunk,
         )
         kernels.write_features[(self.chunk, self.longest // WORDS)](
             batch, self.projected, self.bias, self.trace.features, self.sizes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from carp.kernels.gpu.training_step import Precision, RecordedStep
 from carp.kernels.gpu.workspace import Tuning
 from carp.models.base import RatingModel
 from carp.models.batch import TrainingData
+from carp.models.batch_share import Others
 from carp.models.carp import Carp
 
 # What the kernels compute; any other choice takes the plain path.
@@ -62,6 +63,7 @@ def gpu_trainer(
     optimizer: torch.optim.Optimizer,
     precision: Precision | None = None,
     tuning: Tuning | None = None,
+    others: Others | None = None,
 ) -> GpuTrainer | None:
     """A trainer for this model on this device; None where the kernels do not cover the model.
 
@@ -73,7 +75,7 @@ def gpu_trainer(
     precision = precision or Precision()
     _check_memory(model, data, settings.batch_size, device, precision)
     try:
-        trainer = GpuTrainer(model, data, settings.batch_size, device, optimizer, precision, tuning)
+        trainer = GpuTrainer(model, data, settings.batch_size, device, optimizer, precision, tuning, others)
         trainer.prepare()
     except torch.cuda.OutOfMemoryError as error:
         raise NoFastPath("the GPU's memory is too small for the fast training path") from error
@@ -87,8 +89,6 @@ def gpu_trainer(
 
 def covers_training_on_gpu(model: RatingModel, optimizer: torch.optim.Optimizer) -> bool:
     if type(model) is not Carp or type(optimizer) is not torch.optim.RMSprop or len(optimizer.param_groups) != 1:
-        return False
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
         return False
     if any(optimizer.param_groups[0][name] != value for name, value in PLAIN.items()):
         return False
@@ -131,14 +131,16 @@ class GpuTrainer:
         optimizer: torch.optim.Optimizer,
         precision: Precision,
         tuning: Tuning | None = None,
+        others: Others | None = None,
     ) -> None:
-        self.model, self.batch, self.optimizer, self.device = model, batch, optimizer, device
+        self.model, self.batch, self.optimizer, self.device, self.others = model, batch, optimizer, device, others
         self.corpus = GpuCorpus.of(data, model, device)
         self.packed = Packed(model, device)
         self.precision, self.tuning = precision, tuning or Tuning.of(self.packed)
         self.steps = math.ceil(self.corpus.pairs / batch)
         self.step: RecordedStep | None = None
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}  # by the number of steps they take
+        self.halves: list[torch.cuda.CUDAGraph] = []  # of a step that is shared: up to the gradients, and the update
         self.next_order: tuple[tuple[int, int], Tensor] = (-1, -1), torch.empty(0)
         self.recorded: tuple[Any, ...] = ()
 
@@ -149,10 +151,10 @@ class GpuTrainer:
         squares = _square(self.optimizer, table)
         now = (table.data_ptr(), squares.data_ptr(), self._rates())
         if self.step is None or now != self.recorded:
-            self.graphs, self.step = {}, None  # so that their memory is free for the new step
+            self.graphs, self.halves, self.step = {}, [], None  # so that their memory is free for the new step
             step = RecordedStep(
                 self.model, self.packed, self.corpus, self.batch, self._rates(), self.precision, self.tuning,
-                table.detach(), squares,
+                table.detach(), squares, self.others,
             )  # fmt: skip
             if record:
                 self._record(step)
@@ -169,7 +171,8 @@ class GpuTrainer:
         with self.in_place():
             self.run(step, self.steps, watcher)
             self.next_order = (seed, epoch + 1), _shuffled(self.corpus.pairs, seed, epoch + 1)  # while the device works
-            loss = float(step.room.total) / self.corpus.pairs
+            total = step.room.total if self.others is None else self.others.total(step.room.total)
+            loss = float(total) / self.corpus.pairs
         for parameter in self.model.parameters():
             self.optimizer.state[parameter]["step"] += self.steps
         return loss
@@ -184,7 +187,11 @@ class GpuTrainer:
         done = 0
         while done < steps:
             count = max((size for size in self.graphs if size <= steps - done), default=1)
-            if not self.graphs:
+            if self.halves:
+                self.halves[0].replay()
+                step.add_up()
+                self.halves[1].replay()
+            elif not self.graphs:
                 step.run()
             else:
                 self.graphs[count].replay()
@@ -224,14 +231,25 @@ class GpuTrainer:
             aside.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(aside):
                 for _ in range(2):
-                    step.run()
+                    step.take_gradients()
+                    step.update()  # without the others, who may have no room for this path
             torch.cuda.current_stream(self.device).wait_stream(aside)
             torch.cuda.synchronize(self.device)
+            if self.others is not None:
+                self.halves = [self._recorded(half) for half in (step.take_gradients, step.update)]
+                return
             for count in (1, STEPS_AT_ONCE):
                 self.graphs[count] = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(self.graphs[count]):
                     for _ in range(count):
                         step.run()
+
+    def _recorded(self, half: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """Other threads, such as the one that watches over NCCL, may go on meanwhile."""
+        found = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(found, capture_error_mode="thread_local"):
+            half()
+        return found
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:

@@ -34,6 +34,8 @@ class DocumentBatch(NamedTuple):
     order: Tensor  # [pairs] the epoch's
     state: Tensor  # the step's number, the epoch's seed
     pairs: int
+    first: int  # of the rows of every batch that this process computes
+    last: int
 
 
 class GateWeights(NamedTuple):

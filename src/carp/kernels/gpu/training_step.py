@@ -15,6 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from carp.kernels.gpu.availability import NoFastPath
 from carp.kernels.gpu.device_corpus import GpuCorpus
 from carp.kernels.gpu.kernel_arguments import (
     DocumentBatch,
@@ -30,6 +31,7 @@ from carp.kernels.gpu.kernel_arguments import (
 )
 from carp.kernels.gpu.parameter_layout import Packed
 from carp.kernels.gpu.workspace import ROWS, Buffers, Tuning
+from carp.models.batch_share import BatchShare, Others
 from carp.models.carp import Carp
 
 PAIRS = 64  # that a program takes at once
@@ -58,15 +60,20 @@ class RecordedStep:
         tuning: Tuning,
         table: Tensor,
         table_squares: Tensor,
+        others: Others | None = None,
     ) -> None:
         self.config, self.packed, self.corpus, self.batch = model.config, packed, corpus, batch
         self.rates, self.precision, self.tuning = rates, precision, tuning
         self.table, self.table_squares = table, table_squares
         self.room = Buffers(packed, corpus, batch, tuning, repeatable=precision.repeatable)
         self.order = torch.zeros(corpus.pairs, dtype=torch.int32, device=table.device)
+        self.others = others
+        if others is not None and batch < others.size:
+            raise NoFastPath("a batch has fewer pairs than there are processes")
+        ours = slice(0, batch) if others is None else BatchShare.of(others, batch).rows
         self.documents = DocumentBatch(
             corpus.words, corpus.reviews, corpus.offsets, corpus.owners, corpus.records,
-            self.order, self.room.state, corpus.pairs,
+            self.order, self.room.state, corpus.pairs, ours.start, ours.stop,
         )  # fmt: skip
         self.terms = compiled_in(LossTerms.of(model))
         self.stream: torch.cuda.Stream | None = None
@@ -75,7 +82,14 @@ class RecordedStep:
 
     def run(self) -> None:
         self.take_gradients()
+        self.add_up()
         self.update()
+
+    def add_up(self) -> None:
+        """Put the gradients of all processes in the place of ours."""
+        if self.others is not None:
+            self.others.total(self.room.table_change)
+            self.others.total(self.packed.gradients)
 
     def take_gradients(self) -> None:
         self.read()

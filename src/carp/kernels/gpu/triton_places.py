@@ -14,9 +14,9 @@ from carp.kernels.gpu.triton_language import tl, triton
 
 @triton.jit
 def pair_of(batch, b, BATCH: tl.constexpr):
-    """The pairs at places b of this step's batch, and whether there are any; where not, the first of all."""
+    """The pairs at places b of this step's batch, and whether they are there and ours; where not, the first of all."""
     place = tl.load(batch.state).to(tl.int32) * BATCH + b
-    live = (b < BATCH) & (place < batch.pairs)
+    live = (b >= batch.first) & (b < batch.last) & (place < batch.pairs)
     return tl.load(batch.order + place, mask=live, other=0), live
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from carp.errors import InputError
 from carp.reviews.corpora.copied_texts import DROP, KEEP, NO_WORD_MARK, repeats_of_one_person
+from carp.reviews.corpora.records import NO_TIME
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.records import RecordColumns
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from carp.reviews.sources.ledger import Ledger, TitleColumn
 
 FORMAT = 1
+DAY = 86_400  # seconds
 Places = NDArray[np.int64]
 
 
@@ -36,6 +39,28 @@ class Origin(Protocol):
     def encodings(self) -> dict[str, str]: ...
 
 
+class DaysKept(NamedTuple):
+    """Reviews from a day on and up to a day, both included; None: no bound."""
+
+    since: date | None = None
+    until: date | None = None
+
+    def keeps(self, time: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which times, in seconds since 1970, are of these days.
+
+        >>> DaysKept(date(1970, 1, 2), date(1970, 1, 2)).keeps(np.array([NO_TIME, 86_399, 86_400, 172_799, 172_800]))
+        array([False, False,  True,  True, False])
+        """
+        first = np.iinfo(np.int64).min if self.since is None else _begins(self.since)
+        end = np.iinfo(np.int64).max if self.until is None else _begins(self.until) + DAY
+        kept: NDArray[np.bool_] = (time != NO_TIME) & (time >= first) & (time < end)
+        return kept
+
+
+def _begins(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
+
+
 class CorpusRules(NamedTuple):
     """What can be chosen when a corpus is made."""
 
@@ -44,6 +69,7 @@ class CorpusRules(NamedTuple):
     copies: str = DROP  # exact copies by one person are dropped, or stay in one part of a split, or are kept as any
     core_first: bool = False  # take the core before reviews without a word go, so that it may no longer be one
     plain_words: bool = False  # a word is a run of letters and digits, whatever the script
+    days: DaysKept | None = None  # reviews of other days, and without a date, are left out
 
 
 AS_IN_PAPER = {"copies": KEEP, "core_first": True, "plain_words": True}
@@ -58,8 +84,9 @@ def kept_records(
 ) -> tuple[NDArray[np.int64], dict[str, int]]:
     """The records to keep, and how many were dropped for each reason.
 
-    Reviews without a word go. If a person reviewed a thing several times, the latest review stays. Of one text by one
-    person the first review stays, unless the rules say otherwise. Then users and items with too few reviews go.
+    Where days are given, reviews of other days go first. Reviews without a word go. If a person reviewed a thing
+    several times, the latest review stays. Of one text by one person the first review stays, unless the rules say
+    otherwise. Then users and items with too few reviews go.
     """
     user, item = records.user.number.astype(np.int64), records.item.number.astype(np.int64)
     if not (records.mark != NO_WORD_MARK).any():
@@ -85,10 +112,23 @@ def kept_records(
     steps = {"wordless": with_words, "duplicates": latest, "copies": originals, "k_core": core}
     names = ["duplicates", "k_core", "wordless"] if rules.core_first else list(steps)
     kept, dropped = np.arange(len(user)), dict.fromkeys(steps, 0)
+    if rules.days is not None:
+        kept = _of_days(origin, records.time, rules.days)
+        dropped["days"] = len(user) - len(kept)
     for name in names:
         left = kept if name == "copies" and rules.copies != DROP else steps[name](kept)
         kept, dropped[name] = left, len(kept) - len(left)
     return kept, dropped
+
+
+def _of_days(origin: Origin, time: Places, days: DaysKept) -> Places:
+    kept: Places = np.flatnonzero(days.keeps(time))
+    if len(kept):
+        return kept
+    dated = int((time != NO_TIME).sum())
+    fix = "give other days" if dated else "name the column of dates with --column time=NAME"
+    what = f"no review of {len(time):,} is of the days asked for ({dated:,} have a date)"
+    raise InputError(what, where=sources_of(origin), fix=fix)
 
 
 def last_of_each_pair(user: NDArray[np.int64], item: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -151,4 +191,5 @@ def facts_of(
         "levels": rules.levels,
         "min_reviews": rules.min_reviews,
         "scale_range": [scale.low, scale.high],
+        **({} if rules.days is None else {"days": [None if day is None else str(day) for day in rules.days]}),
     }

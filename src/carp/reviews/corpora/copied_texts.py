@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import UsageError, nearest
+from carp.reviews.corpora.string_column import stretch
 from carp.reviews.text.tokens import Tokens, has_word
 
 DROP, GROUP, KEEP = COPY_RULES = ("drop", "group", "keep")
@@ -116,7 +117,7 @@ class CutWords(NamedTuple):
     tokens: NDArray[np.int32]
 
     def triples(self, record: int) -> set[tuple[Any, ...]]:
-        words = np.asarray(self.tokens[self.offsets[record] : self.offsets[record + 1]]).tolist()
+        words = stretch(self.tokens, int(self.offsets[record]), int(self.offsets[record + 1])).tolist()
         return set(zip(words, words[1:], words[2:], strict=False))
 
     def alike(self, one: int, other: int) -> bool:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from carp.errors import CarpError, InputError
-from carp.reviews.corpora.cleaning import CorpusRules, sources_of
+from carp.reviews.corpora.cleaning import CorpusRules, DaysKept, sources_of
 from carp.reviews.corpora.copied_texts import DROP, check_copy_rule
 from carp.reviews.corpora.corpus import Corpus, assemble, clean
 from carp.reviews.corpora.dataset_statistics import dataset_statistics
@@ -58,6 +58,7 @@ def prepare_corpus(
     copies: str = DROP,
     core_first: bool = False,
     plain_words: bool = False,
+    days: DaysKept | None = None,
     items: Sequence[PathLike] = (),
     item_columns: Mapping[str, str] | None = None,
     overwrite: bool = False,
@@ -69,11 +70,12 @@ def prepare_corpus(
 ) -> Prepared:
     """Read reviews, clean them and save them as a corpus. By default there are as many workers as cores.
 
-    `items` are files about the items of the reviews, and `item_columns` says which of their columns is what. A `pool`
-    does the work instead of the workers; whoever works for it must see the folder of the corpus.
+    Reviews that are not of `days` are left out. `items` are files about the items of the reviews, and `item_columns`
+    says which of their columns is what. A `pool` does the work instead of the workers; whoever works for it must see
+    the folder of the corpus.
     """
     check_copy_rule(copies)
-    out, rules = Path(out), CorpusRules(min_reviews, levels, copies, core_first, plain_words)
+    out, rules = Path(out), CorpusRules(min_reviews, levels, copies, core_first, plain_words, days)
     size = workers if workers is not None else workers_for(files)
     about_items = open_items(
         list(items), item_columns, progress=reading_items

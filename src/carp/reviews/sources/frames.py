@@ -11,9 +11,10 @@ from carp.errors import InputError
 from carp.reviews.sources.ledger import Check, Record
 from carp.reviews.sources.recognition import ROLES, resolve_columns
 from carp.reviews.sources.request import OpenSource, SourceRequest
-from carp.reviews.sources.unpacking import SourceFile
+from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile
 
 BATCH_ROWS = 50_000
+ROW_BYTES = 16  # that a row counts besides its texts
 
 
 @contextmanager
@@ -41,10 +42,10 @@ def scan_parquet(file: SourceFile) -> Any:
 
 def read_parquet(file: SourceFile, asked: SourceRequest) -> OpenSource:
     with table_errors(str(file)):
-        return read_polars(scan_parquet(file), str(file), "parquet", asked)
+        return read_polars(scan_parquet(file), str(file), "parquet", asked, packed_size(file))
 
 
-def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> OpenSource:
+def read_polars(table: Any, name: str, format: str, asked: SourceRequest, packed: int | None = None) -> OpenSource:
     import polars
 
     with table_errors(name):
@@ -59,12 +60,34 @@ def read_polars(table: Any, name: str, format: str, asked: SourceRequest) -> Ope
         table = table.select(columns)
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    records = _table_records(polars_rows(table, name), list(chosen), check)
+    records = _table_records(polars_rows(table, name, packed), list(chosen), check)
     return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen), columns=chosen)
 
 
-def polars_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
-    """The rows of a lazy polars table, in order and in little memory."""
+def packed_size(file: SourceFile) -> int:
+    """The bytes of a Parquet file, or of all files of a folder."""
+    if file.dataset:
+        return sum(one.stat().st_size for one in file.path.rglob("*") if one.is_file())
+    return file.stat().st_size
+
+
+def polars_rows(table: Any, name: str, packed: int | None = None) -> Iterator[Sequence[Any]]:
+    """The rows of a lazy polars table, in order and in little memory; those of a packed file as far as it may go."""
+    rows = _all_rows(table, name)
+    return rows if packed is None else _bounded(rows, name, max(BOMB_FLOOR, BOMB_RATIO * packed))
+
+
+def _bounded(rows: Iterator[Sequence[Any]], name: str, most: int) -> Iterator[Sequence[Any]]:
+    size = 0
+    for row in rows:
+        size += ROW_BYTES + sum(len(value) for value in row if isinstance(value, str))
+        if size > most:
+            what = f"the table unpacks to more than {BOMB_RATIO} times its size, as no text does"
+            raise InputError(what, where=name, fix="if you trust it, save it as CSV and give that")
+        yield row
+
+
+def _all_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
     with table_errors(name):
         if hasattr(table, "collect_batches"):
             batches = table.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)

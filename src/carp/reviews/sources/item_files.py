@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from carp.errors import InputError, UsageError, nearest
-from carp.reviews.sources.frames import pandas_column, polars_rows, scan_parquet, table_errors
+from carp.reviews.sources.frames import packed_size, pandas_column, polars_rows, scan_parquet, table_errors
 from carp.reviews.sources.item_fields import ItemCheck, ItemRecord, python_literal
 from carp.reviews.sources.item_records import ItemText
 from carp.reviews.sources.json_values import is_spread, json_lines_of
@@ -34,6 +34,7 @@ from carp.reviews.sources.line_reading import (
 )
 from carp.reviews.sources.recognition import (
     guess_column,
+    named_once,
     object_keys,
     refuse_strange,
     split_header,
@@ -186,7 +187,7 @@ def _open(
     first = b"" if place.dataset else first_bytes(place)
     if place.dataset or first.startswith(PARQUET):
         with table_errors(str(place)):
-            return _table(scan_parquet(place), str(place), columns)
+            return _table(scan_parquet(place), str(place), columns, packed_size(place))
     if first.startswith(ZIP):
         return _rows(sheet_rows(place), str(place), columns, sheet=True)
     head = head_lines(place, max_bytes=max_bytes)
@@ -215,7 +216,7 @@ def choose_item_columns(names: Sequence[str], columns: Mapping[str, str] | None,
             twice = "appears twice" if name in names else f"is not there; the columns are {listed}"
             fix = f"name another one with --item-column {role}=NAME"
             raise InputError(f"the column {name!r} for the {role} {twice}", where=where, fix=fix)
-    free = [name for name in names if name not in asked.values() and names.count(name) == 1]
+    free = [name for name in named_once(names) if name not in asked.values()]
     guessed = {role: asked.get(role) or guess_column(role, free, ITEM_NAMES) for role in ITEM_ROLES}
     chosen = {role: name for role, name in guessed.items() if name is not None}
     if "item" not in chosen:
@@ -307,13 +308,14 @@ def _rows(rows: Iterator[CsvRow], name: str, columns: Mapping[str, str] | None, 
     return OpenItems(name, chosen, records())
 
 
-def _table(table: Any, name: str, columns: Mapping[str, str] | None) -> OpenItems:
+def _table(table: Any, name: str, columns: Mapping[str, str] | None, packed: int | None = None) -> OpenItems:
     with table_errors(name):
         names = table.collect_schema().names()
     chosen = choose_item_columns(names, columns, name)
     check, fields = _check_and_order(chosen, names, name)
     there = list(dict.fromkeys(one for one in fields if one))
-    return OpenItems(name, chosen, _table_records(polars_rows(table.select(there), name), there, fields, check))
+    rows = polars_rows(table.select(there), name, packed)
+    return OpenItems(name, chosen, _table_records(rows, there, fields, check))
 
 
 def _pandas(frame: Any, columns: Mapping[str, str] | None) -> OpenItems:

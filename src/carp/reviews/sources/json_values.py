@@ -13,8 +13,8 @@ from carp.reviews.sources.line_reading import BYTE_ORDER_MARK, MAX_BYTES, MAX_LI
 from carp.reviews.sources.unpacking import Place, reading_faults, unpacked
 from carp.reviews.split_parts import OnProgress
 
+PASSED = 8 << 10  # characters after which what was read is dropped: an error counts the lines before it
 _BETWEEN = re.compile(r"[\s,\[\]]*")
-_NEXT_OBJECT = re.compile(r"(?<=\n)\s*\{|(?<=[},\[])\s*\{")
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -81,6 +81,8 @@ class _Cutter:
             place = end
             yield self.line, _one_line(value)
             self.line += value.count("\n")
+            if place > PASSED:
+                self._text, place = self._text[place:], 0
         self._text = self._text[place:]
 
     def _end(self, begin: int, *, last: bool) -> int | None:
@@ -93,8 +95,23 @@ class _Cutter:
             waits = isinstance(error, json.JSONDecodeError) and _may_go_on(error, self._text)
             if waits and not last and len(self._text) - begin <= MAX_LINE:
                 return None
-        following = _NEXT_OBJECT.search(self._text, begin + 1)
-        return following.start() if following else len(self._text)
+        return _next_object(self._text, begin + 1)
+
+
+def _next_object(text: str, place: int) -> int:
+    """Where the next object may begin: after a line end, a comma, a bracket or another object; else the end.
+
+    Written by hand, because an expression would look through long stretches of white space again and again.
+    """
+    at = text.find("{", place)
+    while at >= 0:
+        begin = at
+        while begin >= place and text[begin - 1].isspace():
+            begin -= 1
+        if text[begin - 1] in "},[" or "\n" in text[begin:at]:
+            return max(begin, place)
+        at = text.find("{", at + 1)
+    return len(text)
 
 
 def _may_go_on(error: json.JSONDecodeError, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -105,7 +106,7 @@ def _places(names: Sequence[str], columns: Mapping[str, str] | None, where: str)
         if looks_like_data([*names, "", ""]):
             what = f"the first line looks like a pair and not like a header: {listed}"
         raise InputError(what, where=where, fix=f"{HELP}, or say which they are with --column user=NAME")
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice:
         raise InputError(f"the column {twice!r} is in the header twice", where=where, fix="rename one of them")
     user, item = (names.index(str(chosen[role])) for role in PAIR)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -79,7 +80,7 @@ def resolve_columns(names: Sequence[str], columns: Mapping[str, str] | None, whe
                 where=where,
                 fix=f"name one of them with --column {role}=NAME",
             )
-        name = asked or guess_column(role, _once(free) if role == "title" else free)
+        name = asked or guess_column(role, named_once(free) if role == "title" else free)
         if name is not None:
             chosen[role] = name
     missing = [role for role in REQUIRED if role not in chosen]
@@ -119,8 +120,10 @@ def numbered_columns(names: Sequence[str], columns: Mapping[str, str] | None) ->
     return bool(asked) and all(name.isdecimal() for name in asked) and not set(asked) & set(names)
 
 
-def _once(names: Sequence[str]) -> list[str]:
-    return [name for name in names if names.count(name) == 1]
+def named_once(names: Sequence[str]) -> list[str]:
+    """The names that occur once, in order."""
+    times = Counter(names)
+    return [name for name in names if times[name] == 1]
 
 
 def check_columns(columns: Mapping[str, str] | None, format: str) -> None:

@@ -11,6 +11,8 @@ from carp.reviews.sources.line_reading import CsvRow
 from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile
 
 SHEET_RATIO = 4 * BOMB_RATIO  # the markup of a sheet repeats itself more than texts do
+FIX = "open it in a spreadsheet and save it again, or save it as CSV"
+MOST_ROWS = 1_048_576  # that a sheet of Excel can have; a row may say that it is any number
 
 
 def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
@@ -23,7 +25,10 @@ def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
             book = openpyxl.load_workbook(content, read_only=True, data_only=True)
             for sheet in book.worksheets:
                 found = False
+                sheet.reset_dimensions()  # what a sheet says of its size may be wrong, and rows would be lost
                 for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+                    if number > MOST_ROWS:
+                        raise InputError("the sheet has rows beyond the last one of Excel", where=str(file), fix=FIX)
                     if any(value is not None for value in row):
                         found = True
                         yield CsvRow(number, list(row))
@@ -33,8 +38,7 @@ def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
         raise
     except Exception as error:  # openpyxl lets through whatever its parsers say
         first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        fix = "open it in a spreadsheet and save it again, or save it as CSV"
-        raise InputError(f"the workbook cannot be read ({first})", where=str(file), fix=fix) from None
+        raise InputError(f"the workbook cannot be read ({first})", where=str(file), fix=FIX) from None
 
 
 def _refuse_bomb(file: SourceFile) -> None:

@@ -188,10 +188,16 @@ def _unzipped(file: SourceFile, how: Reading) -> Iterator[SourceFile]:
             if not found:
                 raise InputError("the zip archive has no files", where=str(file), fix="give one with reviews")
             size = file.stat().st_size
+            if sum(one.compress_size for one in found) > size:
+                raise zipfile.BadZipFile("its files lie over each other")
+            left = min(how.max_bytes, max(BOMB_FLOOR, BOMB_RATIO * size))  # that all of them may unpack to
             for member in found:
-                to = SourceFile(how.copy(), f"{file}/{member.filename}")
-                yield _extracted(archive, member, to, how, size)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as error:
+                to = SourceFile(how.copy(), f"{file}/{member.filename}", packed=member.compress_size)
+                left -= _extract(archive, member, to, left)
+                yield check_file(to)
+    except CarpError:
+        raise
+    except Exception as error:  # each way of packing has errors of its own
         fix = "check it with `unzip -t`, or unpack it and give the files inside"
         raise InputError(f"the zip archive cannot be read ({str(error)[:200]})", where=str(file), fix=fix) from None
 
@@ -200,19 +206,16 @@ def _is_data(name: str) -> bool:
     return not any(_hidden(part) for part in Path(name).parts)
 
 
-def _extracted(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: SourceFile, how: Reading, packed: int
-) -> SourceFile:
-    """Copy a member out, and stop at what no archive of texts holds."""
-    most = min(how.max_bytes, max(BOMB_FLOOR, BOMB_RATIO * packed))
+def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: SourceFile, most: int) -> int:
+    """Copy a member out, and stop at what no archive of texts holds; the bytes that it has."""
     with archive.open(member) as source, to.path.open("wb") as file:
         written = 0
         while chunk := source.read(CHUNK):
             written += file.write(chunk)
             if written > most:
                 raise InputError(
-                    f"the archive unpacks to more than {most:,} bytes",
+                    f"the archive unpacks to more than {BOMB_RATIO} times its size, as no text does",
                     where=str(to),
                     fix="if you trust it, unpack it first and give the plain files",
                 )
-    return check_file(to)
+    return written

@@ -43,6 +43,7 @@ class SourceFile:
     shown: str = ""  # if it is a copy: the name of the original
     encoding: str | None = None  # if it is not UTF-8
     dataset: bool = False  # a folder of Parquet files that is one table
+    packed: int = 0  # if it comes out of an archive: the bytes that it takes there
 
     def __str__(self) -> str:
         return self.shown or str(self.path)
@@ -200,12 +201,14 @@ def _limited(path: SourceFile, max_bytes: int, progress: OnProgress | None) -> I
     size_so_far = 0
     with path.open() as file:
         size = os.fstat(file.fileno()).st_size
+        # What is packed twice counts from the archive on, each file of it as it is.
+        source, floor = (path.packed, 0) if path.packed else (size, BOMB_FLOOR)
         for chunk in unpack(file):
             size_so_far += len(chunk)
             if kind != "plain":
                 if size_so_far > max_bytes:
                     raise _Bomb(f"unpacks to more than {max_bytes:,} bytes")
-                if size_so_far > BOMB_FLOOR and size_so_far > BOMB_RATIO * size:
+                if size_so_far > floor and size_so_far > BOMB_RATIO * source:
                     raise _Bomb(f"unpacks to more than {BOMB_RATIO} times its size, as no text does")
             if progress is not None:
                 progress(min(file.tell(), size), size)
