@@ -42,7 +42,8 @@ def explanation_fields(explanation: Explanation) -> dict[str, Any]:
 
     The encoder takes dataclasses as they are.
     """
-    return {**_as_fields(explanation), "prevailing": explanation.prevailing, "told": told(explanation)}
+    beside = {"prevailing": explanation.prevailing, "little_known": explanation.little_known}
+    return {**_as_fields(explanation), **beside, "told": told(explanation)}
 
 
 class AnswerService:

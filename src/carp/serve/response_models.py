@@ -10,7 +10,8 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
 
-from carp.explain.explanation import Explanation, Mark, Sentence, Sentiment, Side
+from carp.explain.explanation import Explanation, Mark, Sentence, Sentiment, Side, Tone
+from carp.explain.profiles import WeightsAre
 from carp.render.summed_telling import Told
 
 
@@ -97,6 +98,7 @@ ExplainAnswer = _all_fields(
     Explanation,
     "ExplainAnswer",
     prevailing=(Sentiment | None, ...),
+    little_known=(bool, ...),
     told=(Told, ...),
     facts=(AllFactsShown | None, ...),
 )
@@ -134,6 +136,7 @@ class PersonAnswer(BaseModel):
     ratings: dict[str, int]
     model: str
     notes: list[str]
+    weights_are: WeightsAre
 
 
 class SharedViewpointShown(BaseModel):
@@ -174,6 +177,8 @@ class SummarySentenceShown(BaseModel):
     weight: float | None
     aspect: int
     sentiment: Sentiment | None
+    tone: Tone | None = Field(description="what it says, whatever the model makes of it")
+    turned: bool = Field(description="whether this person's taste turns round what it says")
 
 
 class SummaryAnswer(BaseModel):

@@ -83,6 +83,18 @@ export function against(difference, what) {
   return `${number(Math.abs(difference))} ${difference > 0 ? "above" : "below"} ${what}`;
 }
 
+const SAYS = { positive: ["complains", "complain"], negative: ["praises", "praise"] };
+
+/** Where sentences say the opposite of what they are shown as, a sentence that says so; nothing otherwise. */
+export function doubt({ sentiment, opposed, sentences = [] }) {
+  if (!opposed || !(sentiment in SAYS)) return "";
+  const [one, many] = SAYS[sentiment];
+  let who = `the sentences ${many}`;
+  if (sentences.length <= 1) who = `the sentence ${one}`;
+  else if (opposed < sentences.length) who = opposed === 1 ? `one of the sentences ${one}` : `${opposed} of the sentences ${many}`;
+  return `The model counts this ${sentiment === "positive" ? "for" : "against"} it, though ${who}.`;
+}
+
 export const person = (user) => user ?? "a newcomer";
 
 /** What a viewpoint or an aspect is called: by its best words, which say more than its number. */

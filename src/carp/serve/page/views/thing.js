@@ -132,9 +132,12 @@ function summarySection(summary, state, named) {
   );
 }
 
-function signOf({ sentiment, aspect }, named) {
+function signOf({ sentiment, aspect, tone, turned }, named) {
   if (!(sentiment in SIGN)) return null;
-  const words = sentiment === "positive" ? "speaks for it" : "speaks against it";
+  const speaks = sentiment === "positive" ? "speaks for it" : "speaks against it";
+  const other = tone === (sentiment === "positive" ? "complaint" : "praise");
+  const who = turned ? "for this person" : "to the model";
+  const words = other ? `${speaks} ${who}, though it ${tone === "praise" ? "praises" : "complains"}` : speaks;
   const label = typeof aspect === "number" && !named ? `${words}, aspect ${aspect}` : words;
   return h("span", { class: "sign", role: "img", "aria-label": label, title: label }, SIGN[sentiment]);
 }
