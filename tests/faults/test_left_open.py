@@ -13,6 +13,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from carp.errors import CarpError, DamagedError, StorageError, UsageError
@@ -127,6 +128,20 @@ def test_a_folder_with_the_wrong_content_is_closed(folder, closed):
     (folder / "deep" / "b.txt").write_bytes(b"altered")
     with pytest.raises(DamagedError):
         check_folder(folder, "thing")
+
+
+def test_a_file_can_be_read_twice(folder):
+    with opened_folder(folder, "thing") as opened:
+        assert opened.read("a.txt") == opened.read("a.txt") == b"content"
+
+
+def test_a_column_can_be_read_twice_and_after_it_was_checked(folder):
+    np.save(folder / "column.npy", np.arange(5))
+    seal(folder, "thing")
+    with opened_folder(folder, "thing") as opened:
+        opened.check_all()
+        for mmap in (True, False, True):
+            assert opened.column("column.npy", mmap=mmap).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_file_that_was_read_is_not_read_again_to_be_checked(folder, monkeypatch):
