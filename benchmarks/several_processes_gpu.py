@@ -7,6 +7,9 @@ process and by two that share the card: losses have to agree to 1e-5, relative, 
 one process to 1e-6 with those of one that was not interrupted. In single precision CARP is trained by the kernels, and
 a process that is alone in its company takes part by NCCL, which refuses two processes on one card: they exchange by
 gloo. Where there is no card, --rehearsal does the same on the processor.
+
+There is little data, and few steps: over many, RMSprop's path is chaotic. With 3,001 pairs on a processor, weights that
+begin larger by 1e-14 of themselves have a loss that differs by 1e-3 three epochs later.
 """
 
 from __future__ import annotations
@@ -52,23 +55,21 @@ class Trial:
         return self.device.type == "cpu"
 
     def data(self) -> TrainingData:
-        if self.small:
-            return made_up_data(users=9, items=7, pairs=41, review=9, longest=25)
-        return made_up_data(users=300, items=200, pairs=3_001, words=2_000, longest=200, review=40)
+        return made_up_data(users=9, items=7, pairs=41, review=9, longest=25)
 
     def model(self, name: str, data: TrainingData, kind: torch.dtype) -> RatingModel:
         torch.manual_seed(3)
         of = model_class(name)
         known = {field.name for field in dataclasses.fields(of.Config)}
         wanted = {"dimension": 6, "filters": 5, "latent_size": 4, "viewpoints": 2, "factors": 3, "hidden": 6}
-        own = {key: value for key, value in wanted.items() if key in known and self.small}
+        own = {key: value for key, value in wanted.items() if key in known and (self.small or kind == torch.float64)}
         return of(make_config(of, own), data.sizes).to(kind)
 
     def trained(self, name: str, epochs: int, folder: Path | None = None, kind: torch.dtype = torch.float64) -> Found:
         """Losses of the epochs, the weights on the processor, and seconds of the last epoch."""
         data = self.data()
         model = self.model(name, data, kind)
-        settings = TrainingSettings(batch_size=20 if self.small else 64, epochs=epochs, learning_rate=0.002)
+        settings = TrainingSettings(batch_size=20, epochs=epochs, learning_rate=0.002)
         going_on: dict[str, Any] = {"folder": folder, "resume": folder is not None}
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*takes the plain path")
