@@ -156,8 +156,20 @@ def plain_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def summed_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A service whose ratings are sums, of a shop that has enough reviews for clear reasons, with dates, titles,
-    categories, descriptions and pictures: of some things, from where they may be loaded, and of one from elsewhere."""
+    """A service whose ratings are sums, of a shop that has enough reviews for clear reasons."""
+    from carp.recommender import Recommender
+
+    model = tmp_path_factory.mktemp("summed") / "model"
+    with one_thread():
+        Recommender("meeting", seed=0).fit(shop_reviews(**LARGER_SHOP), progress=False).save(model)
+    with served(model) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def described_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service whose ratings are sums, with dates, titles, categories, descriptions and pictures: of some things, from
+    where they may be loaded, and of one from elsewhere."""
     import polars as pl
 
     from carp.recommender import Recommender
@@ -165,7 +177,7 @@ def summed_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> I
     from carp.reviews.sources.formats import read_reviews
     from carp.reviews.sources.item_files import read_items
 
-    folder = tmp_path_factory.mktemp("summed")
+    folder = tmp_path_factory.mktemp("described")
     frame = shop_reviews(**LARGER_SHOP)
     days = [1_640_995_200 + 86_400 * ((7 * n) % 1_000) for n in range(len(frame))]
     described(sorted(set(frame["item"]))).write_csv(folder / "things.csv")

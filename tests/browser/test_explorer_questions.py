@@ -37,8 +37,8 @@ class Visitor:
 
 
 @pytest.fixture
-def visitor(new_explorer, summed_address):
-    return Visitor(new_explorer(at=summed_address))
+def visitor(new_explorer, described_address):
+    return Visitor(new_explorer(at=described_address))
 
 
 def test_ten_questions_are_answered_by_clicks_alone(visitor):

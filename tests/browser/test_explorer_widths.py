@@ -35,8 +35,8 @@ BROKEN = r"""() => {
 
 
 @pytest.fixture
-def state(new_explorer, summed_address):
-    explorer = new_explorer(at=summed_address, reduced_motion="reduce")
+def state(new_explorer, described_address):
+    explorer = new_explorer(at=described_address, reduced_motion="reduce")
     example = explorer.ask("about")["example"]
     other = next(row["id"] for row in explorer.ask("items")["items"] if row["id"] != example["item"])
     return explorer, {**example, "other": other, "review": REVIEW}
