@@ -6,7 +6,7 @@ CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve audit test-postgres cluster manifests lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve audit test-postgres cluster manifests container scale lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -49,6 +49,12 @@ torture-serve: install  # what the service must bear, at its full numbers, about
 cluster: install  # several processes with all models, and a Ray cluster of three nodes on this machine, one of them killed
 	$(PIP) --editable '.[ray]'
 	CARP_CLUSTER=1 $(BIN)/python -m pytest tests/cluster tests/scale tests/training/test_several_processes.py
+
+container: install  # the commands of deploy/Containerfile one by one in a clean virtual environment, and the service they start
+	CARP_CONTAINER=1 $(BIN)/python -m pytest tests/house/test_container_commands.py
+
+scale: install  # preparing from 10,000 to 10 million made-up reviews, about an hour on two cores and 40 GB of disk
+	$(BIN)/python benchmarks/scale.py prepare --out results/scale.jsonl
 
 manifests: install  # the files of deploy/ against the schemas of Kubernetes
 	$(PIP) --editable '.[deploy]'

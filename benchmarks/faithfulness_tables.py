@@ -27,6 +27,7 @@ CORPORA = {
 MODELS = {
     "meeting": "meeting",
     "carp-paper": "CARP, paper's form",
+    "carp:variant=paper": "CARP, paper's form",
     "carp": "CARP, calibrated",
     "carp-ra": "CARP-RA",
     "ridge": "linear text",
@@ -95,12 +96,13 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def removal(found: list[Group]) -> str:
-    heads = ["corpus", "model", "seeds", "words", "named go", "random words go", "random sentences go", "p",
+    heads = ["corpus", "model", "seeds", "pairs", "words", "named go", "random words go", "random sentences go", "p",
              "towards it", "random", "named alone", "random alone"]  # fmt: skip
     words, sentences = ("sentences", "beside_words"), ("sentences", "beside_sentences")
     return table(heads, [
         [
-            one.corpus, one.model, str(len(one.lines)), one.mean("sentences", "words", form="{:.0f}"),
+            one.corpus, one.model, str(len(one.lines)), one.mean("pairs", form="{:.0f}"),
+            one.mean("sentences", "words", form="{:.0f}"),
             one.mean(*words, "comprehensiveness", "named"), one.mean(*words, "comprehensiveness", "chance"),
             one.mean(*sentences, "comprehensiveness", "chance"), one.p(*words, "comprehensiveness"),
             one.mean(*words, "signed_comprehensiveness", "named", form="{:+.3f}"),

@@ -2,19 +2,23 @@
 
     python benchmarks/scale.py prepare --sizes 10000 100000 1000000 3000000 10000000 --out results/scale.jsonl
     python benchmarks/scale.py upkeep --out results/scale.jsonl
+    python benchmarks/scale.py ray --sizes 1000000 --out results/scale.jsonl
 
 `prepare` reads reviews that yelp_shaped.py makes up, and leaves out those that are not of 2016 or 2017. `upkeep` trains
 on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, and forgets the person who wrote most.
-Processor seconds are what counts on a machine that others use too.
+`ray` compares preparing on a Ray cluster of this machine alone with the plain command. Processor seconds are what
+counts on a machine that others use too.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,6 +45,45 @@ def prepared(sizes: list[int], cores: int, within: Path | None) -> list[Line]:
         lines.append({"part": "prepare", **found})
         prepare.say(json.dumps(lines[-1]))
     return lines
+
+
+def on_ray(sizes: list[int], cores: int, within: Path | None) -> list[Line]:
+    """Processor seconds of preparing with the engine ray and without, and whether the corpora are the same."""
+    lines = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory(dir=within) as name:
+            folder = Path(name)
+            file = folder / "reviews.json"
+            yelp_shaped.write_reviews(file, size)
+            used_by, sums = {}, set()
+            for engine in ("here", "ray"):
+                out = folder / engine
+                command = [sys.executable, "-m", "carp", "prepare", str(file), "--out", str(out), "--engine", engine]
+                used_by[engine] = used_by_family([*command, *YELP16_17], cores)
+                sums.add(json.loads((out / "corpus.json").read_text())["fingerprint"])
+                shutil.rmtree(out)
+        ratio = used_by["ray"] / used_by["here"]
+        seconds_of = {engine: round(value, 2) for engine, value in used_by.items()}
+        line = {"part": "ray", "reviews": size, "processor_seconds": seconds_of, "ratio": round(ratio, 3)}
+        lines.append({**line, "same": len(sums) == 1})
+        prepare.say(json.dumps(lines[-1]))
+    return lines
+
+
+def used_by_family(command: list[str], cores: int) -> float:
+    """Processor seconds of a command and of all processes that it starts, waited for or not."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    os.sched_setaffinity(process.pid, sorted(os.sched_getaffinity(0))[:cores])
+    seen: dict[int, float] = {}
+    while process.poll() is None:
+        for member in prepare.family(process.pid):
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
+                seen[member] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        time.sleep(0.2)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with exit code {process.returncode}")
+    return sum(seen.values())
 
 
 def upkeep() -> list[Line]:
@@ -75,13 +118,14 @@ def used(command: list[str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["prepare", "upkeep"])
+    parser.add_argument("part", choices=["prepare", "upkeep", "ray"])
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where the temporary files lie")
     parser.add_argument("--out", type=Path, default=Path("results/scale.jsonl"))
     given = parser.parse_args()
-    lines = prepared(given.sizes, given.cores, given.folder) if given.part == "prepare" else upkeep()
+    sized = {"prepare": prepared, "ray": on_ray}
+    lines = sized[given.part](given.sizes, given.cores, given.folder) if given.part in sized else upkeep()
     about: Line = {"command": f"python benchmarks/scale.py {given.part}", "cores": os.cpu_count()}
     about |= {"load_average": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d")}
     before = given.out.read_text().splitlines() if given.out.exists() else []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from carp.cli.setting_meanings import meanings_of
+from carp.cli.written_fields import fields_of
 from carp.explain.explainer import explains
 from carp.models import REGISTRY, model_class
 from carp.recommender import Recommender
 from carp.reviews.text.vocabulary import TextSettings
 from carp.settings import FitSettings
 from carp.training.loop import TrainingSettings
-from sources import cell, code, fields_of, table
+from sources import cell, code, table
 
 SHARED = (
     ("Training", TrainingSettings, "How any model is trained."),
@@ -42,8 +44,10 @@ def settings_reference() -> str:
 
 def _settings(kind: type, fixed: dict[str, Any]) -> str:
     rows = []
+    meaning = meanings_of(kind)
     for one in fields_of(kind):
-        comment = f"{one.comment}; {code(str(fixed[one.name]))} here" if one.name in fixed else cell(one.comment)
+        words = cell(meaning[one.name])
+        comment = f"{words}; {code(str(fixed[one.name]))} here" if one.name in fixed else words
         rows.append([code(one.name), code(one.default), _choices(one.kind), comment])
     return table(("setting", "default", "may be", "meaning"), rows) if rows else ""
 

@@ -34,6 +34,9 @@ MARKUP_TITLE = '<b onclick="document.body.dataset.hurt=1">Drum</b> & Bass'
 MARKUP_TEXT = '<script>document.body.dataset.hurt=1</script> & <i onclick="1">sound</i> \U0001f600 '
 
 
+PICTURES, ELSEWHERE = "https://pictures.example", "https://elsewhere.example"
+KINDS = ("amplifier", "headset", "mixer", "radio", "speaker")
+DRAWN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle cx="4" cy="4" r="4" fill="teal"/></svg>'
 REQUIRED = os.environ.get("CARP_BROWSER_REQUIRED") == "1"  # then a missing browser fails instead of skipping
 if REQUIRED:
     import playwright.sync_api  # noqa: F401
@@ -153,14 +156,42 @@ def plain_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def summed_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A service whose ratings are sums, of a shop that has enough reviews for clear reasons."""
-    from carp.recommender import Recommender
+    """A service whose ratings are sums, of a shop that has enough reviews for clear reasons, with dates, titles,
+    categories, descriptions and pictures: of some things, from where they may be loaded, and of one from elsewhere."""
+    import polars as pl
 
-    model = tmp_path_factory.mktemp("summed") / "model"
+    from carp.recommender import Recommender
+    from carp.reviews.corpora.corpus import build_corpus
+    from carp.reviews.sources.formats import read_reviews
+    from carp.reviews.sources.item_files import read_items
+
+    folder = tmp_path_factory.mktemp("summed")
+    frame = shop_reviews(**LARGER_SHOP)
+    days = [1_640_995_200 + 86_400 * ((7 * n) % 1_000) for n in range(len(frame))]
+    described(sorted(set(frame["item"]))).write_csv(folder / "things.csv")
+    reviews = read_reviews(frame.with_columns(pl.Series("time", days)))
+    corpus = build_corpus(reviews, items=read_items(folder / "things.csv"), min_reviews=1)
     with one_thread():
-        Recommender("meeting", seed=0).fit(shop_reviews(**LARGER_SHOP), progress=False).save(model)
-    with served(model) as address:
+        Recommender("meeting", seed=0).fit(corpus, progress=False).save(folder / "model")
+    with served(folder / "model", "--pictures-from", PICTURES) as address:
         yield address
+
+
+def described(items: list[str]) -> Any:
+    """A file about things in which every fourth has no picture, and one has a picture from elsewhere."""
+    import polars as pl
+
+    rows = [
+        {
+            "id": item,
+            "title": f"Model {item[-3:]}" if n else MARKUP_TITLE,
+            "category": KINDS[n % len(KINDS)],
+            "description": f"A {KINDS[n % len(KINDS)]} for the road. <b>Not bold</b>",
+            "picture": None if n % 4 == 0 else f"{ELSEWHERE if n == 1 else PICTURES}/{n}.png",
+        }
+        for n, item in enumerate(items)
+    ]
+    return pl.DataFrame(rows)
 
 
 @pytest.fixture(scope="session")
@@ -208,6 +239,7 @@ class Explorer:
         self.fetched: list[str] = []
         self.faults: list[str] = []
         page.set_default_timeout(PATIENCE)
+        page.route(f"{PICTURES}/**", lambda route: route.fulfill(body=DRAWN, content_type="image/svg+xml"))
         page.on("request", lambda request: self.fetched.append(request.url))
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", self._hear)
@@ -257,7 +289,8 @@ def new_explorer(browser: Any, address: str, artefacts: Path) -> Iterator[Callab
     for context, explorer in windows:
         context.close()
         assert explorer.faults == []
-        foreign = [url for url in explorer.fetched if not url.startswith((explorer.address, "about:", "data:"))]
+        own = (explorer.address, PICTURES, "about:", "data:")
+        foreign = [url for url in explorer.fetched if not url.startswith(own)]
         assert foreign == []
 
 

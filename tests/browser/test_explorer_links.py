@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-VIEWS = ("why", "offers", "person", "thing", "compare", "whatif")
+VIEWS = ("start", "why", "offers", "person", "thing", "compare", "whatif", "overview")
 
 
 @pytest.fixture

@@ -25,6 +25,10 @@ def test_first_look_is_at_an_example_with_its_reasons(explorer, example):
     page = explorer.page
     page.goto(f"{explorer.address}/")
     explorer.settled()
+    expect(page.locator(".example")).to_contain_text("Their review was hidden from the model")
+    explorer.keep("start")
+    page.locator(".example h3 a").click()
+    explorer.settled()
     told = explorer.ask(f"explain?user={quote(example['user'])}&item={quote(example['item'])}")
     assert (explorer.field("Person").input_value(), explorer.field("Thing").input_value()) == (
         example["user"],
@@ -52,7 +56,7 @@ def test_both_capsules_are_bars_with_words(explorer, example):
         bar = capsule.locator(".bar.length")
         share = bar.locator("span").bounding_box()["width"] / bar.bounding_box()["width"]
         assert share == pytest.approx(length, abs=0.03)
-    assert page.locator(".capsule h3", has_text="prevails").count() == 1
+    assert page.locator(".capsule h3", has_text="the stronger feeling").count() == 1
 
 
 def test_phrases_are_marked_where_the_service_marks_them(explorer, example):
@@ -107,11 +111,11 @@ def test_touched_cell_lights_the_sentences_it_stands_for(explorer, example):
     cell.hover()
     expect(page.locator(".viewpoints .lit")).to_have_attribute("data-index", "2")
     expect(page.locator(".aspects .lit")).to_have_attribute("data-index", "3")
-    expect(page.locator(".cell-said")).to_contain_text("Viewpoint 2 meets aspect 3")
+    expect(page.locator(".cell-said")).to_contain_text(re.compile(r"^.+ meets .+: weighs [\d.]+ for it"))
     assert "cell=" not in explorer.hash()
     cell.click()
     assert "cell=2.3" in explorer.hash()
-    page.locator("h2").first.hover()
+    page.locator(".reasons h2").first.hover()
     expect(page.locator(".aspects .lit")).to_have_attribute("data-index", "3")
     page.reload()
     explorer.settled()
@@ -156,7 +160,7 @@ def test_somebody_nobody_knows_is_shown_what_is_popular_and_told_so(explorer):
     page = explorer.open("offers", user="nobody")
     told = explorer.ask("recommend?user=nobody&n=10")
     assert page.locator(".offer h2").all_inner_texts() == [row["item"] for row in told["recommendations"]]
-    expect(page.locator("#view .lead")).to_have_text(re.compile("user 'nobody'.* popular with everybody"))
+    expect(page.locator("#view .lead")).to_have_text(re.compile("Nobody here is called nobody.* popular"))
     page.locator(".offer h2 a").first.click()
     expect(page).to_have_url(re.compile("thing"))
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -185,7 +189,6 @@ def test_thing_is_shown_by_what_people_like_and_dislike_and_by_what_matters_to_o
         expect(cards).to_have_count(len(rows))
         for place, row in enumerate(rows):
             expect(cards.nth(place)).to_contain_text(f"{row['raters']} of {told['raters']} raters")
-            expect(cards.nth(place)).to_contain_text(f"strength {two_digits(row['strength'])}")
     summary = explorer.ask(f"items/{item}/summary?user={quote(example['user'])}")
     expect(page.locator(".summary-list li")).to_have_count(len(summary["sentences"]))
     explorer.keep("thing", whole=True)
@@ -202,7 +205,7 @@ def test_two_things_are_compared_for_one_person(explorer, example):
     explorer.keep("compare")
     page.get_by_role("link", name="Swap the two").click()
     expect(explorer.field("First thing")).to_have_value(other)
-    expect(page.locator(".compared > h2").first).to_contain_text(other)
+    expect(page.locator(".compared h2").first).to_contain_text(other)
 
 
 def test_edited_reviews_change_rating_and_reasons(explorer, example):

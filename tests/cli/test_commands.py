@@ -568,6 +568,97 @@ def test_pairs_with_a_byte_order_mark_and_other_columns_are_read(tmp_path):
     assert (found.extra_names, found.extras) == (["note"], [["x"]])
 
 
+# ---- what people meet first
+
+
+def test_every_setting_of_every_model_has_a_line_that_says_what_it_does(run):
+    described = json.loads(run("models", "--json").out)
+    for name, about in described.items():
+        for group in about["settings"].values():
+            for setting in group:
+                assert len(about["meaning"][setting].split()) > 1, f"{name}: {setting}"
+    shown = run("models", "--settings", "meeting").out
+    assert "how large the steps of training are" in shown
+
+
+@pytest.mark.parametrize("words", [("explain", "{user}", "{item}"), ("profile", "--user", "{user}")])
+def test_json_is_one_document_and_an_unknown_ending_is_refused(run, model, words, tmp_path):
+    corpus = carp.load(model).fitted_corpus
+    command, *rest = (word.format(user=corpus.users[0], item=corpus.items[0]) for word in words)
+    document = json.loads(run(command, model, *rest, "--json").out)
+    assert document["user"] == corpus.users[0]
+    refused = run(command, model, *rest, "--out", tmp_path / "a.pdf")
+    assert refused.code == 2
+    assert "nothing here writes .pdf files" in refused.err
+    assert not (tmp_path / "a.pdf").exists()
+    assert run(command, model, *rest, "--out", tmp_path / "a.txt").code == 0
+
+
+def test_a_shell_completes_commands_and_options(monkeypatch, capsys):
+    from carp.cli.entry import main
+
+    monkeypatch.setenv("_CARP_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "carp explain --o")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert main([]) == 0
+    assert capsys.readouterr().out.split() == ["--out", "--other-units", "--overwrite"]
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")]
+)
+def test_too_little_memory_is_no_bug_of_carp(error, run, monkeypatch, tmp_path):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(carp, "load", fail)
+    found = run("evaluate", tmp_path)
+    assert found.code == 1
+    assert "this machine has too little memory" in found.err
+    assert "bug" not in found.err
+
+
+def test_a_training_that_diverged_is_not_in_the_way_of_the_next(run, corpus, tmp_path):
+    small = ("dimension=4", "filters=2", "latent_size=2", "viewpoints=2", "epochs=1")
+    given = [word for one in small for word in ("--set", one)]
+    words = ["train", corpus, "--model", "carp", "--out", tmp_path / "model", "--quiet", *given]
+    broken = run(*words, "--set", "learning_rate=1e30")
+    assert broken.code == 1
+    assert "diverged" in broken.err
+    assert "--set learning_rate=" in broken.err
+    assert [one.name for one in tmp_path.iterdir() if not one.name.startswith(".")] == []
+    assert run(*words).code == 0
+
+
+def test_a_python_call_is_told_what_python_can_do(model):
+    loaded = carp.load(model)
+    with pytest.raises(carp.CarpError) as refused:
+        loaded.save(model)
+    assert "overwrite=True" in str(refused.value)
+    assert "--" not in str(refused.value)
+
+
+def test_errors_are_told_on_the_scale_of_the_data():
+    from carp.render.console_tables import evaluation_text
+
+    row = {"mse": 0.04, "rmse": 0.2, "mae": 0.1}
+    found = {"model": "bias", "rows": {"bias": row, "mean": row}, "rating_range": [0, 100], "levels": 5}
+    shown = evaluation_text({**found, "test_pairs": 7, "split": "80:20, seed 0"})
+    assert shown.splitlines()[1].split() == ["bias", "25.0000", "5.0000", "2.5000"]
+    assert "ratings from 0 to 100" in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)]
+)
+def test_threads_wait_shortly_unless_the_user_says_how(given, spins):
+    kept = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    words = "import os, carp; print(os.environ.get('GOMP_SPINCOUNT'))"
+    command = [sys.executable, "-c", words]
+    found = subprocess.run(command, env={**kept, **given}, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(spins)
+
+
 def test_the_most_accurate_model_is_what_train_fits(run, corpus, tmp_path):
     assert json.loads(run("train", corpus, "--out", tmp_path / "model", "--json", "--quiet").out)["model"] == "meeting"
     found = run("train", corpus, "--out", tmp_path / "paper", "--set", "variant=paper")

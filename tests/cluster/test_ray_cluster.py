@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
 import threading
+import urllib.request
 
+import numpy as np
 import polars
 import pytest
 
 import carp
 from carp.cli import entry
 from carp.reviews.shop.made_up_shop import make_shop
+from carp.reviews.sources import line_reading
 from carp.scale import ray_cluster
 from carp.scale.ray_cluster import connected
+from carp.serve.engine_process import bundle_sum
+from carp.storage import load_arrays
+from carp.training.checkpoint import LOG
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("CARP_CLUSTER") != "1", reason="starting a cluster takes long; make cluster runs these"
@@ -26,13 +37,13 @@ SMALL = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "epochs=2"
 
 @pytest.fixture(scope="module")
 def nodes():
-    """A head without cores, and three nodes with one each."""
+    """A head without cores, and three nodes with two each: any two of them have room for three processes."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(3):
-        cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=2)
     yield cluster
     ray.shutdown()
     cluster.shutdown()
@@ -76,27 +87,81 @@ def test_a_corpus_is_the_same_bytes(nodes, corpus, reviews, tmp_path):
     assert contents(tmp_path / "corpus") == contents(corpus)
 
 
+def killing(nodes, monkeypatch, name, after=1):
+    """After so many results of a cluster, kill a node and bring another one; the event says that it happened."""
+    killed, seen = threading.Event(), []
+    method = getattr(ray_cluster.RayCluster, name)
+
+    def counting(self, *given):
+        found = method(self, *given)
+        seen.append(found)
+        if len(seen) == after:
+            lose_a_node(nodes)
+            nodes.add_node(num_cpus=2)
+            killed.set()
+        return found
+
+    monkeypatch.setattr(ray_cluster.RayCluster, name, counting)
+    return killed
+
+
+def lose_a_node(nodes):
+    victim = next(node for node in nodes.list_all_nodes() if node is not nodes.head_node)
+    nodes.remove_node(victim, allow_graceful=False)
+
+
+def test_a_corpus_is_the_same_bytes_though_a_node_is_killed_meanwhile(nodes, corpus, reviews, tmp_path, monkeypatch):
+    monkeypatch.setattr(line_reading, "STRETCH", 20_000)  # several tasks a file
+    killed = killing(nodes, monkeypatch, "result", after=2)
+    assert on(nodes, "prepare", *reviews, "--out", tmp_path / "corpus", "--min-reviews", "1") == 0
+    assert killed.is_set()
+    assert contents(tmp_path / "corpus") == contents(corpus)
+
+
+def epochs_in(log):
+    try:
+        return len(log.read_text().splitlines())
+    except OSError:  # not yet
+        return 0
+
+
+def test_training_has_the_weights_of_an_undisturbed_one_though_a_node_is_killed_meanwhile(nodes, corpus, tmp_path):
+    settings = [*SMALL[:-1], "epochs=30", "patience=100"]
+    words = ["train", corpus, "--model", "carp", "--device", "cpu", "--processes", "3"]
+    words += [part for one in settings for part in ("--set", one)]
+    alone, there = tmp_path / "alone", tmp_path / "there"
+    command = [sys.executable, "-m", "carp", *map(str, words), "--out", str(alone), "--quiet"]
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    killed = threading.Event()
+
+    def kill_after_two_epochs():
+        log = tmp_path / "there.training" / LOG
+        while epochs_in(log) < 2:
+            killed.wait(0.05)
+        lose_a_node(nodes)
+        killed.set()
+
+    thread = threading.Thread(target=kill_after_two_epochs, daemon=True)
+    thread.start()
+    assert on(nodes, *words, "--out", there) == 0
+    thread.join()
+    assert killed.is_set()
+    nodes.add_node(num_cpus=2)
+    ours, wanted = (load_arrays(folder / "model.safetensors") for folder in (there, alone))
+    assert ours.keys() == wanted.keys()
+    for name, weights in wanted.items():
+        assert np.array_equal(ours[name], weights), name
+
+
 def test_recommendations_are_the_same_though_a_node_is_killed_meanwhile(nodes, model, tmp_path, monkeypatch):
     from carp.scale import ray_jobs
 
     monkeypatch.setattr(ray_jobs, "PEOPLE_AT_ONCE", 5)
     alone, there = tmp_path / "alone.parquet", tmp_path / "there.parquet"
     assert entry.main(["recommend", str(model), "--all", "--out", str(alone)]) == 0
-    victim = next(node for node in nodes.list_all_nodes() if node is not nodes.head_node)
-    killed = threading.Event()
-    result = ray_cluster.RayCluster.result
-
-    def killing(self, reference):
-        found = result(self, reference)
-        if not killed.is_set():  # after the first of many tasks
-            killed.set()
-            nodes.remove_node(victim, allow_graceful=False)
-        return found
-
-    monkeypatch.setattr(ray_cluster.RayCluster, "result", killing)
+    killed = killing(nodes, monkeypatch, "result")  # after the first of many tasks
     assert on(nodes, "recommend", model, "--all", "--out", there) == 0
     assert killed.is_set()
-    nodes.add_node(num_cpus=1)
     assert polars.read_parquet(there).equals(polars.read_parquet(alone))
     assert polars.read_parquet(there)["user"].n_unique() == len(carp.load(model).fitted_corpus.users)
 
@@ -120,3 +185,44 @@ def test_workers_with_another_carp_are_named(nodes, monkeypatch):
     monkeypatch.setattr(ray_cluster, "this_carp", lambda: ("9.9", "3.11"))
     with connected(nodes.address) as cluster, pytest.raises(carp.CarpError, match="a worker has carp"):
         cluster.result(cluster.submit(len, "abc"))
+
+
+def asked(port, path, body=None):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.headers["x-carp-bundle"], json.loads(answer.read())
+
+
+def test_replicas_answer_behind_one_address_and_a_newer_model_comes_in_without_an_error(nodes, model, tmp_path):
+    served, port = tmp_path / "model", free_port()
+    shutil.copytree(model, served)
+    words = ["serve", served, "--port", port, "--workers", 2, "--engine", "ray", "--ray-address", nodes.address]
+    command = [sys.executable, "-m", "carp", *map(str, words)]
+    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert any("with 2 replicas" in line for line in iter(service.stderr.readline, ""))
+        fitted = carp.load(model).fitted_corpus
+        pair = json.dumps({"user": fitted.users[0], "item": fitted.items[1]}).encode()
+        old, before = asked(port, "/api/predict", pair)
+        assert old == bundle_sum(model)
+        (tmp_path / "new.csv").write_text(f"user,item,rating,text\n{fitted.users[0]},{fitted.items[1]},1,it is bad\n")
+        assert entry.main(["update", str(served), str(tmp_path / "new.csv"), "--device", "cpu"]) == 0
+        new = bundle_sum(served)
+        service.send_signal(signal.SIGHUP)
+        answers = {old: before}
+        while new not in answers:
+            bundle, answer = asked(port, "/api/predict", pair)
+            assert answers.setdefault(bundle, answer) == answer, "each answer is one model's"
+        assert answers.keys() == {old, new}
+        assert answers[new] != before
+    finally:
+        service.send_signal(signal.SIGTERM)
+        said = service.communicate(timeout=120)[1]
+    assert service.returncode == 0
+    assert "Stopped." in said
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

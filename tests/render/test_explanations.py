@@ -199,7 +199,7 @@ def test_phrases_that_overlap_read_one_after_the_other():
 def test_data_never_becomes_markup(payload, explain, render, outline):
     shown = outline(render(explain(payload)))
     plain = outline(render(explain("plain"))).elements
-    # What a bar is called to those who cannot see it holds the name of what it measures.
+    # What a bar or a column of a heat map is called in full holds the name of what it shows.
     assert [without_label(element) for element in shown.elements] == [without_label(element) for element in plain]
     assert not shown.unbalanced
     assert not shown.open
@@ -209,7 +209,7 @@ def test_data_never_becomes_markup(payload, explain, render, outline):
 
 
 def without_label(element):
-    return tuple(part for part in element if part[0] != "aria-label")
+    return tuple(part for part in element if part[0] not in ("aria-label", "title"))
 
 
 @pytest.mark.parametrize("explain", [hostile, hostile_heard])
@@ -364,12 +364,37 @@ def test_text_says_which_way_each_reason_points():
 
 def test_every_viewpoint_and_aspect_is_told_by_its_phrases():
     text, page = explanation_text(file_box(), width=100), explanation_page(file_box())
-    assert "v1  0.20  save me money" in text
-    assert "a5  0.33  concerns is the price · seriously overprice" in text
+    assert "0.20  v1  save me money" in text
+    assert "0.33  a5  concerns is the price · seriously overprice" in text
     assert re.search(r"aspect 5 <span class=\"soft\"><bdi>concerns is the price</bdi> · <bdi>seriously", page)
     nobody = replace(file_box(), viewpoints=(Side(1, (), ()),), aspects=(Side(1, (), ()),))
     for shown in (explanation_text(nobody), explanation_page(nobody)):
         assert "no phrase stands for it" in shown
+
+
+def test_sides_with_names_are_called_by_them_in_titles_on_axes_and_in_the_list():
+    box = file_box()
+    names = [f"topic{place}, of, its own" for place in range(1, 6)]
+    viewpoints, aspects = (
+        tuple(replace(side, name=names[side.index - 1]) for side in sides) for sides in (box.viewpoints, box.aspects)
+    )
+    units = tuple(
+        replace(
+            unit,
+            viewpoint=replace(unit.viewpoint, name=names[unit.viewpoint.index - 1]),
+            aspect=replace(unit.aspect, name=names[unit.aspect.index - 1]),
+        )
+        for unit in box.units
+    )
+    shown = replace(box, viewpoints=viewpoints, aspects=aspects, units=units)
+    text, page = explanation_text(shown, width=100), explanation_page(shown)
+    assert "1. (−) speaks against it: “topic2, of, its own” meets “topic2, of, its own”" in text
+    assert re.search(r"^for it +topic1 +topic2 +topic3 +topic4 +topic5$", text, re.MULTILINE)
+    assert re.search(r"^ +topic5 +[\d.]+", text, re.MULTILINE)
+    assert "0.20  topic1, of, its own  save me money" in text
+    assert "speaks against it: <bdi>“topic2, of, its own” meets “topic2, of, its own”</bdi>" in page
+    assert '<th scope="col" title="topic3, of, its own"><span class="unseen">aspect </span><bdi>topic3</bdi>' in page
+    assert all(len(line) <= 60 for line in explanation_text(shown, width=60).splitlines())
 
 
 @pytest.mark.parametrize("render", [explanation_text, explanation_page, explanation_fragment])

@@ -24,7 +24,7 @@ from carp.explain.explanation import (
 from carp.render.amounts_shown import digits_of, largest_meetings, rounded_to_sum, sum_rows
 from carp.render.explanation_json import explanation_json
 from carp.render.html_page import explanation_fragment, explanation_page
-from carp.render.summed_telling import Told, told
+from carp.render.summed_telling import Told, first_words, told
 from carp.render.terminal import explanation_text
 from carp.render.wording import neutral
 
@@ -156,6 +156,17 @@ def test_where_little_is_known_the_first_line_says_so_and_no_reason_is_counted(r
 def test_texts_that_move_a_rating_without_a_clear_sentence_are_told_of_as_such(render):
     words = words_of(render, replace(stout(), findings=(), texts_move=-0.4))
     assert "No sentence says clearly why, but the texts lower the rating by 0.40." in words
+
+
+def test_the_first_words_say_where_no_sentence_told_is_the_reason():
+    explanation = stout()
+    against = tuple(one for one in explanation.findings if one.amount < 0)
+    raised = replace(explanation, findings=against, texts_move=0.4)
+    told_so = "the texts raise the rating by 0.40 all the same, by words that no sentence here stands for."
+    assert first_words(raised).endswith(told_so)
+    writing = Part("writing", "how this person writes", 0.3)
+    by_writing = replace(explanation, parts=(*explanation.parts, writing), texts_move=0.4)
+    assert first_words(by_writing).endswith("by 0.40, most of it by how this person writes.")
 
 
 @RENDERS

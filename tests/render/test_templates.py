@@ -58,7 +58,7 @@ def explanation_as_a_sum(text):
 
 def explanation_with_capsules(text):
     target = TargetReview(text + "#t#", 2.0, (Mark(0, 3, "positive"),))
-    return replace(explanation_as_a_sum(text), target=target, parts=(), findings=(), texts_move=None)
+    return replace(explanation_as_a_sum(text), target=target, parts=(), findings=(), texts_move=None, baseline=None)
 
 
 def explanation_without_capsules(text):

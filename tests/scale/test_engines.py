@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import errno
+import os
+import platform
 
 import numpy as np
 import polars
@@ -10,8 +13,10 @@ import pytest
 
 import carp
 from carp.cli import entry
-from carp.errors import CarpError, UsageError
-from carp.scale import ray_cluster
+from carp.errors import CarpError, StorageError, UsageError
+from carp.scale import ray_cluster, ray_training
+from carp.serve.ray_replicas import check_replica_options
+from carp.training.company import LostCompany
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "ray://127.0.0.1:1", "127.0.0.1:999999"])
@@ -45,6 +50,8 @@ def test_without_ray_the_engine_says_how_to_have_it(monkeypatch):
     [
         (["bench", "nothing", "--ray-address", "here:1"], "an address is for the engine ray"),
         (["prepare", "nothing", "--out", "out", "--ray-address", "here:1"], "an address is for the engine ray"),
+        (["train", "nothing", "--out", "out", "--ray-address", "here:1"], "an address is for the engine ray"),
+        (["serve", "nothing", "--ray-address", "here:1"], "an address is for the engine ray"),
         (["recommend", "nothing", "somebody", "--engine", "ray"], "one person needs no cluster"),
     ],
 )
@@ -58,6 +65,33 @@ def test_workers_of_another_version_are_named():
     with pytest.raises(UsageError, match=r"a worker has carp .* and this process carp 9.9, Python 3.11"):
         ray_cluster._call(len, "abc", ("9.9", "3.11"))
     assert ray_cluster._call(len, "abc", ray_cluster.this_carp()) == 3
+
+
+def test_a_full_disk_on_a_worker_is_named_with_the_worker():
+    def writing(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file)
+
+    with pytest.raises(StorageError, match=r"a worker could not read or write \(No space left on device\)") as caught:
+        ray_cluster._call(writing, "/shared/part", ray_cluster.this_carp())
+    assert caught.value.where == f"{platform.node()}: /shared/part"
+
+
+@pytest.mark.parametrize(
+    ("failures", "said"),
+    [
+        ([LostCompany("another process ended"), CarpError("the loss is no number")], "the loss is no number"),
+        ([LostCompany("another process ended")], "each time a process was lost"),
+    ],
+)
+def test_a_training_that_failed_on_a_cluster_says_what_a_process_said(failures, said, tmp_path):
+    error = ray_training._first_reason(failures, RuntimeError("x"), tmp_path)
+    assert said in str(error)
+
+
+def test_options_of_the_service_that_ray_does_not_have_are_refused():
+    with pytest.raises(UsageError, match="--metrics-port is not for the engine ray"):
+        check_replica_options(log=None, metrics_port=9000)
+    check_replica_options(log=None, metrics_port=None)
 
 
 def test_everybody_as_parquet_is_what_the_csv_says(tmp_path, single_thread):

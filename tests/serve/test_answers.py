@@ -37,7 +37,7 @@ def pairs_of(recommender, part, number=3):
 
 
 def with_words(explanation):
-    return explanation.as_dict() | {"told": asdict(told(explanation))}
+    return explanation.as_dict() | {"told": asdict(told(explanation)), "facts": None}
 
 
 def close(one, other):

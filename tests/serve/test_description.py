@@ -53,7 +53,7 @@ def test_whatever_the_description_allows_is_answered_as_it_says(schema):
         label: times_answered_as_described(operation, GenerationMode.POSITIVE)
         for label, operation in operations(schema).items()
     }
-    assert len(found) == 17
+    assert len(found) == 21
     assert all(found.values())
 
 
@@ -80,9 +80,9 @@ def test_every_operation_declares_every_status_with_what_its_body_holds(document
 @pytest.mark.parametrize(
     ("model", "kind", "more"),
     [
-        (answers.ExplainAnswer, Explanation, {"prevailing", "told"}),
+        (answers.ExplainAnswer, Explanation, {"prevailing", "told", "facts"}),
         (answers.PersonAnswer, PersonProfile, set()),
-        (answers.ThingAnswer, ThingProfile, set()),
+        (answers.ThingAnswer, ThingProfile, {"facts"}),
         (answers.OpinionShown, AspectOpinion, set()),
         (answers.SharedViewpointShown, SharedViewpoint, set()),
         (answers.SummaryAnswer, Summary, set()),
@@ -106,6 +106,9 @@ def test_answers_hold_every_field_that_is_described_and_no_other(client, recomme
         answers.SummaryAnswer: client.get(f"/api/items/{quote(item, safe='')}/summary", params={"user": user}),
         answers.PredictAnswer: client.post("/api/predict", json={"user": user, "item": item}),
         answers.NewcomerAnswer: client.post("/api/newcomer", json={"reviews": ["so light"], "explain": item}),
+        answers.AudienceAnswer: client.get(f"/api/items/{quote(item, safe='')}/audience"),
+        answers.CategoriesAnswer: client.get("/api/categories"),
+        answers.OverviewAnswer: client.get("/api/overview"),
         answers.AboutAnswer: client.get("/api/about"),
         answers.HealthAnswer: client.get("/health"),
         answers.ReadyAnswer: client.get("/ready"),

@@ -29,12 +29,13 @@ def models(
     if as_json:
         show_json(described)
     elif settings is not None:
+        meaning = described[settings]["meaning"]
         rows = [
-            [name, str(value), kind]
+            [name, str(value), kind, meaning[name]]
             for kind, group in described[settings]["settings"].items()
             for name, value in group.items()
         ]
-        print(table(["setting", "default", "of"], rows, left=3))
+        print(table(["setting", "default", "of", "what it does"], rows, left=4))
     else:
         rows = [
             [name, "yes" if about["explains"] else "no", ", ".join(about["needs"]), about["summary"]]
@@ -47,11 +48,13 @@ def models(
 def _describe_model(name: str) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from carp.cli.setting_meanings import meanings_of
     from carp.explain.explainer import explains
     from carp.models import model_entry
     from carp.recommender import Recommender
 
     made = Recommender(name, device="cpu")
+    groups = (made.config, made.training, made.text, made.fit_settings)
     return {
         "summary": model_entry(name).summary,
         "explains": explains(made.kind),
@@ -62,6 +65,7 @@ def _describe_model(name: str) -> dict[str, Any]:
             "text": asdict(made.text),
             "fitting": asdict(made.fit_settings),
         },
+        "meaning": {name: words for group in groups for name, words in meanings_of(type(group)).items()},
     }
 
 

@@ -20,6 +20,7 @@ import typer
 import carp
 from carp.cli import (
     about_commands,
+    export_command,
     measure_commands,
     prepare_command,
     serve_commands,
@@ -28,9 +29,11 @@ from carp.cli import (
     upkeep_commands,
     use_commands,
 )
+from carp.cli.elsewhere import at_addresses
 from carp.errors import CarpError, CarpWarning, UsageError
 
 COMPANY_LOST = 75  # another process of a training ended
+NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc")
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 COMMANDS = (
     prepare_command.prepare,
@@ -40,6 +43,7 @@ COMMANDS = (
     use_commands.explain,
     use_commands.aspects,
     use_commands.recommend,
+    export_command.export,
     upkeep_commands.update,
     upkeep_commands.forget,
     serve_commands.profile,
@@ -59,7 +63,7 @@ app = typer.Typer(
     name="carp",
     help="Predict how a person would rate a thing from what people wrote, and explain why.",
     epilog="Exit codes: 0 success, 1 failure, 2 wrong usage. New here? Try: carp demo",
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -82,7 +86,14 @@ def _carp(
 
 
 for _command in COMMANDS:
-    app.command()(_command)
+    app.command()(at_addresses(_command))
+
+
+def run_command(arguments: Sequence[str]) -> None:
+    """Run a command inside a process that has its own way with errors: they are raised."""
+    code = app(list(arguments), prog_name="carp", standalone_mode=False)
+    if isinstance(code, int) and code:
+        raise CarpError(f"carp {arguments[0]} ended with exit code {code}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
-    except (SystemExit, BrokenPipeError):  # the reader of our output has gone, so there is nobody to tell
+    except SystemExit as asked:  # completion for a shell ends so
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        return 0 if asked.code in (None, 0) else 1
+    except BrokenPipeError:  # the reader of our output has gone, so there is nobody to tell
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -143,8 +158,10 @@ def _last_words(error: BaseException) -> tuple[str, int]:
         return _wrong_use(error), UsageError.exit_code
     if isinstance(error, KeyboardInterrupt):
         return "carp: interrupted; nothing incomplete was left at --out.", 1
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        fix = "use smaller batches or documents (--set batch_size=..., --set max_words=...), or a larger machine"
+    if _out_of_memory(error):
+        fix = (
+            "close other programs or use a larger machine; carp train needs less with a smaller batch_size or max_words"
+        )
         return f"carp: {CarpError('this machine has too little memory', fix=fix)}", 1
     if isinstance(error, OSError):
         return f"carp: {_refusal(error)}", 1
@@ -159,6 +176,14 @@ def _last_words(error: BaseException) -> tuple[str, int]:
         fix="run the command again with CARP_DEBUG=1 and report the traceback it prints",
     )
     return f"carp: {bug}", bug.exit_code
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Python, torch's CPU and GPU, polars and the C++ library each say it in their own way."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    said = str(error).lower()
+    return any(words in said for words in NO_MEMORY)
 
 
 def _wrong_use(error: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,8 +13,33 @@ from carp.errors import InputError, UsageError
 NEWCOMER = "-"
 MAX_SEED = 2**32 - 1
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by carp train.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder to write. It must not exist yet.")]
+_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+
+
+class Address(str):
+    """Where something lies that is not on this machine, such as s3://bucket/key."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return self.rstrip("/").rsplit("/", 1)[-1]
+
+
+def place_of(text: str) -> Path | Address:
+    """An address, or else a path."""
+    return Address(text) if _ADDRESS.match(text) else Path(text)
+
+
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", parser=place_of, help="A folder made by carp train, or its address.")
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="PATH", parser=place_of, help="Folder to write, or an address. It must not exist yet."
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Titles = Annotated[bool, typer.Option("--titles", help="Add a column with the titles of the items to the CSV.")]

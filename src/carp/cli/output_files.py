@@ -7,6 +7,8 @@ from pathlib import Path
 
 from carp.errors import StorageError, UsageError
 
+PAGES = {".html": "html", ".htm": "html", ".json": "json"}  # what explanations and profiles are written as
+
 
 def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
     """Refuse an output folder that could not be written in the end."""
@@ -14,7 +16,7 @@ def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
 
     with disk_errors(path):
         bring_back(path)
-        refuse_existing(path, overwrite)
+        refuse_existing(path, overwrite, "choose another --out", "add --overwrite")
         if (path / MANIFEST).is_file():
             manifest = read_json(path / MANIFEST)
             found = manifest.get("kind") if isinstance(manifest, dict) else None
@@ -22,6 +24,22 @@ def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
                 what = f"this is a {found}, and a {kind} would replace it"
                 raise UsageError(what, where=str(path), fix="choose another --out")
         check_may_write(path)
+
+
+def format_of(out: Path | None, given: str | None, endings: dict[str, str]) -> str:
+    """The format of a result: as given, else by the ending of the file, else text; another ending is refused.
+
+    >>> format_of(Path("a.html"), None, {".html": "html"}), format_of(None, None, {})
+    ('html', 'text')
+    """
+    ending = "" if out is None else out.suffix.lower()
+    if given is not None or ending in ("", ".txt", ".text"):
+        return given or "text"
+    if ending not in endings:
+        known = ", ".join(sorted(endings))
+        fix = f"end its name in {known} or .txt, or name what it is to hold with --format"
+        raise UsageError(f"nothing here writes {ending} files", where=str(out), fix=fix)
+    return endings[ending]
 
 
 def check_new_file(path: Path, overwrite: bool) -> None:

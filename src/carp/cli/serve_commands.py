@@ -11,8 +11,8 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say
-from carp.cli.options import Model, Overwrite
-from carp.cli.output_files import check_new_file
+from carp.cli.options import AsJson, Model, Overwrite, check_engine
+from carp.cli.output_files import PAGES, check_new_file, format_of
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ def serve(
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="A name that the service may be called by, besides this machine's own.")
     ] = None,
+    pictures_from: Annotated[
+        list[str] | None,
+        typer.Option(help="Where pictures of things may be loaded from, as https://images.example. Default: nowhere."),
+    ] = None,
     rate_limit: Annotated[
         float | None,
         typer.Option(
@@ -71,6 +75,18 @@ def serve(
             envvar="CARP_METRICS_PORT", min=0, max=65535, help="Serve /metrics on this port instead, without a key."
         ),
     ] = None,
+    engine: Annotated[
+        Literal["here", "ray"],
+        typer.Option(envvar="CARP_ENGINE", help="Serve from processes of this machine, or from replicas by Ray Serve."),
+    ] = "here",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CARP_RAY_ADDRESS",
+            metavar="ADDRESS",
+            help="With --engine ray: the cluster to join. Default: one on this machine.",
+        ),
+    ] = None,
     log: Annotated[
         Path | None,
         typer.Option(envvar="CARP_LOG", help="File for the log, a line of JSON a request. Default: standard error."),
@@ -78,20 +94,22 @@ def serve(
 ) -> None:
     """Serve the HTTP API and the explorer page until Ctrl-C.
 
-    The key can also be given by CARP_API_KEY, and names by CARP_ALLOWED_HOSTS, separated by commas.
+    The key can also be given by CARP_API_KEY, names by CARP_ALLOWED_HOSTS, and places of pictures by
+    CARP_PICTURES_FROM, separated by commas.
     """
     try:
-        from carp.serve.access_control import AccessRules, check_reach, read_key
+        from carp.serve.access_control import AccessRules, check_reach, picture_origins, read_key
         from carp.serve.log_lines import LogLines, log_stream
         from carp.serve.server import ServiceOptions, count_workers, listen, run_service
     except ImportError as error:
         fix = "pip install 'carp-rec[serve]'"
         raise UsageError(f"serving needs {error.name}, which is not installed", fix=fix) from error
+    check_engine(engine, ray_address)
     if results is not None and not results.is_dir():
         raise UsageError("there is no such folder", where=str(results), fix="give a folder made by carp bench")
     key = read_key(api_key_file, os.environ.get("CARP_API_KEY"))
     check_reach(host, key, open_to_everyone)
-    names = [*(allowed_host or []), *filter(None, os.environ.get("CARP_ALLOWED_HOSTS", "").split(","))]
+    names = [*(allowed_host or []), *_listed("CARP_ALLOWED_HOSTS")]
     options = ServiceOptions(
         model=model,
         results=results,
@@ -100,7 +118,15 @@ def serve(
         rate=rate_limit,
         connections=connections,
         waiting=waiting,
+        pictures=picture_origins([*(pictures_from or []), *_listed("CARP_PICTURES_FROM")]),
     )
+    if engine == "ray":
+        from carp.serve.ray_replicas import check_replica_options, run_replicas
+
+        check_replica_options(log=log, metrics_port=metrics_port, waiting=waiting)
+        run_replicas(options, host, port, ray_address, say)
+        say("Stopped.")
+        return
     listening = listen(host, port)
     metrics = None if metrics_port is None else listen(host, metrics_port)
     if metrics is not None:
@@ -115,6 +141,11 @@ def serve(
     say("Stopped.")
 
 
+def _listed(variable: str) -> list[str]:
+    """What a variable of the environment holds, separated by commas."""
+    return [part for part in os.environ.get(variable, "").split(",") if part]
+
+
 def profile(
     model: Model,
     user: Annotated[str | None, typer.Option(help="Show what this person cares about.")] = None,
@@ -124,18 +155,19 @@ def profile(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
     overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a person cares about, or what people like and dislike about a thing."""
     if (user is None) == (item is None):
         fix = "give either --user or --item"
         raise UsageError("it is not clear whose profile to show", where="carp profile", fix=fix)
+    shape = format_of(out, "json" if as_json else format, PAGES)
     if out is not None:
         check_new_file(out, overwrite)
     recommender = carp.load(model)
     with naming(model):
         found = recommender.profile(user=user, item=item)
-    suffix = {".html": "html", ".htm": "html", ".json": "json"}
-    _deliver(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
+    _deliver(found, shape, out)
 
 
 def _deliver(found: PersonProfile | ThingProfile, format: str, out: Path | None) -> None:

@@ -9,7 +9,7 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say, show_json
-from carp.cli.options import MAX_SEED, AsJson, Out, Overwrite, key_values
+from carp.cli.options import MAX_SEED, AsJson, Engine, Out, Overwrite, RayAddress, check_engine, key_values, place_of
 from carp.cli.output_files import check_new_folder
 from carp.errors import UsageError
 from carp.models import DEFAULT
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def train(
     context: typer.Context,
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
+    corpus: Annotated[
+        Path,
+        typer.Argument(metavar="CORPUS", parser=place_of, help="A folder made by carp prepare, or its address."),
+    ],
     out: Out,
     model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = DEFAULT,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the weights and the training order.")] = 0,
@@ -49,8 +52,11 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="Where to train: auto, cpu, cuda or cuda:N.")] = "auto",
     processes: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Train in so many processes of this machine, together.")
+        int | None,
+        typer.Option(min=1, max=1024, help="Train in so many processes, together: of this machine, or of the cluster."),
     ] = None,
+    engine: Engine = "here",
+    ray_address: RayAddress = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was stopped.")] = False,
     overwrite: Overwrite = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
@@ -61,9 +67,10 @@ def train(
     torchrun -m carp train ... trains in the processes that torchrun starts, also on several machines.
     """
     from carp.scale.local_processes import run_together
-    from carp.storage import sole_writer
+    from carp.storage import folder_size, sole_writer
     from carp.training.company import joined, own_device, own_rank, wanted_size
 
+    check_engine(engine, ray_address)
     settings = _training_settings(given)
     checkpoints = out.with_name(f"{out.name}.training")
     if own_rank() == 0:
@@ -76,7 +83,12 @@ def train(
         model, settings = _as_before(context, earlier, model, settings)
     with naming("train"):
         recommender = Recommender(model, seed=seed, split_seed=split_seed, device=own_device(device), **settings)
-    if not recommender.kind.learns and (processes or wanted_size()) > 1:
+    if recommender.kind.learns and engine == "ray":
+        _check_checkpoints(checkpoints, resume, overwrite)
+        _train_on_cluster(context, ray_address, processes, checkpoints)
+        _tell(carp.load(out, device="cpu"), out, folder_size(out), quiet, as_json)
+        return
+    if not recommender.kind.learns and ((processes or wanted_size()) > 1 or engine == "ray"):
         if own_rank() > 0:
             return
         say(f"{model} is solved for in closed form: one process fits it, and the others have nothing to do.")
@@ -97,22 +109,52 @@ def train(
     _fit(recommender, records, checkpoints, options)
     size = recommender.save(out, overwrite=overwrite)
     _remove_checkpoints(checkpoints)
+    _tell(recommender, out, size, quiet, as_json)
+
+
+def _tell(recommender: Recommender, out: Path, size: int, quiet: bool, as_json: bool) -> None:
+    """What came of the training."""
     if as_json:
         facts = recommender.facts
         kept = {key: facts[key] for key in ("best_epoch", "epochs", "valid_mse", "seed", "split_seed", "device")}
-        all_of_it = {"all_reviews": True, "chosen_on": facts["chosen_on"]} if all_reviews else {}
-        show_json({"out": str(out), "model": model, "form": recommender.form, "bytes": size, **kept, **all_of_it})
+        all_of_it = {"all_reviews": True, "chosen_on": facts["chosen_on"]} if facts.get("all_reviews") else {}
+        show_json(
+            {"out": str(out), "model": recommender.name, "form": recommender.form, "bytes": size, **kept, **all_of_it}
+        )
     elif not quiet:
         _report_training(recommender, out, size)
 
 
-def _words_again(context: typer.Context) -> list[str]:
-    """The command line of this training, for its processes."""
+def _train_on_cluster(context: typer.Context, address: str | None, count: int | None, checkpoints: Path) -> None:
+    from carp.scale.ray_cluster import connected
+    from carp.scale.ray_training import train_on
+
+    words = _words_again(context, {"resume", "overwrite", "quiet", "as_json"}, absolute=True)
+    with connected(address) as cluster:
+        say(f"The cluster trains; the log of its epochs grows in {checkpoints}.")
+        # Whether they may go on and replace was looked at here; one that begins again always may.
+        train_on(cluster, train_as_one_of_many, [*words, "--resume", "--overwrite", "--quiet"], count, checkpoints)
+
+
+def train_as_one_of_many(words: list[str]) -> None:
+    """Train by a command line as one of several processes; what goes wrong is raised."""
+    from carp.cli.entry import run_command
+
+    run_command(words)
+
+
+ELSEWHERE = {"processes", "engine", "ray_address"}  # options for who starts the processes
+
+
+def _words_again(context: typer.Context, without: set[str] | None = None, *, absolute: bool = False) -> list[str]:
+    """The command line of this training, for its processes; paths are absolute where these are on other machines."""
     words = ["train"]
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))
-        if parameter.name == "processes" or value is None or value is False:
+        if parameter.name in ELSEWHERE | (without or set()) or value is None or value is False:
             continue
+        if absolute and (isinstance(value, Path) or (parameter.name == "split" and Path(value).is_file())):
+            value = Path(value).absolute()
         option = parameter.opts[0] if parameter.param_type_name == "option" else None
         for one in value if isinstance(value, list | tuple) else [value]:
             words += [] if option is None else [option]
@@ -159,7 +201,8 @@ def _load_corpus(folder: Path) -> Corpus:
 
 def _fit(recommender: Recommender, corpus: Corpus, folder: Path, options: dict[str, Any]) -> None:
     from carp.training.checkpoint import CHECKPOINT
-    from carp.training.company import LostCompany
+    from carp.training.company import LostCompany, own_rank
+    from carp.training.divergence import DivergedError
     from carp.training.loop import Stopped
 
     try:
@@ -167,6 +210,11 @@ def _fit(recommender: Recommender, corpus: Corpus, folder: Path, options: dict[s
     except LostCompany as lost:
         lost.where = str(folder)
         raise
+    except DivergedError as error:  # its epochs cannot be continued with another rate, so they must not be in the way
+        if own_rank() == 0 and folder.exists():
+            _remove_checkpoints(folder)
+        what = error.what.rpartition(";")[0]
+        raise DivergedError(f"{what}; nothing is kept", fix="give a lower rate with --set learning_rate=...") from None
     except KeyboardInterrupt:
         if not (folder / CHECKPOINT).exists():
             raise
@@ -215,7 +263,7 @@ def seen_before(pairs: int) -> str:
 
 def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     from carp.explain.explainer import explains
-    from carp.render.console_tables import command, facts_table
+    from carp.render.console_tables import command, facts_table, own_step
     from carp.storage import readable_size
 
     facts, fitted = recommender.facts, recommender.fitted_corpus
@@ -223,7 +271,9 @@ def _report_training(recommender: Recommender, out: Path, size: int) -> None:
     name = recommender.name if form is None else f"{recommender.name}, {form} form"
     lines = [("model", f"{name}, in {out}, {readable_size(size)}"), ("split", str(fitted.facts["split"]))]
     if facts["valid_mse"] is not None:
-        best = f"{facts['valid_mse']:.4f} in epoch {facts['best_epoch']} of {facts['epochs']}"
+        own = own_step((fitted.scale.low, fitted.scale.high), fitted.levels) ** 2
+        named = "" if own == 1 else f", on your scale from {fitted.scale.low:g} to {fitted.scale.high:g}"
+        best = f"{facts['valid_mse'] * own:.4f} in epoch {facts['best_epoch']} of {facts['epochs']}{named}"
         lines.append(("validation MSE", best))
     elif facts.get("all_reviews") and recommender.model.learns:
         lines.append(("epochs", f"{facts['epochs']}, the number that was best on validation"))

@@ -25,9 +25,10 @@ from carp.cli.options import (
     check_engine,
     key_values,
     newcomer_reviews,
+    place_of,
     read_ids,
 )
-from carp.cli.output_files import check_new_file
+from carp.cli.output_files import PAGES, check_new_file, format_of
 from carp.cli.train_command import seen_before
 from carp.errors import InputError, UsageError
 
@@ -48,7 +49,10 @@ def predict(
             metavar="PAIRS", help="A file with the columns user and item, or anything else that carp prepare reads."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", parser=place_of, help="CSV file to write. Default: standard output."),
+    ] = None,
     user: Annotated[str | None, typer.Option(help="One user, instead of a file.")] = None,
     item: Annotated[str | None, typer.Option(help="One item, instead of a file.")] = None,
     column: Annotated[
@@ -115,9 +119,11 @@ def explain(
     sentences: Annotated[int, typer.Option(min=1, help="Most sentences to show for each viewpoint and aspect.")] = 2,
     reviews: Newcomer = None,
     overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Explain why a person would rate a thing this way."""
     texts = newcomer_reviews(user, reviews)
+    shape = format_of(out, "json" if as_json else format, PAGES)
     if out is not None:
         check_new_file(out, overwrite)
     recommender = carp.load(model)
@@ -127,8 +133,7 @@ def explain(
             found = recommender.explain(user, item, **detail)
         else:
             found = recommender.explain_for(texts, item, **detail)
-    suffix = {".html": "html", ".htm": "html", ".json": "json"}
-    _deliver_explanation(found, format or suffix.get(out.suffix.lower() if out else "", "text"), out)
+    _deliver_explanation(found, shape, out)
 
 
 def aspects(
@@ -229,7 +234,10 @@ def recommend(
     ] = None,
     min_reviews: Annotated[int, typer.Option(min=0, help="Leave out things with fewer training reviews.")] = 0,
     category: Annotated[str | None, typer.Option(help="Choose from the things of this category alone.")] = None,
-    out: Annotated[Path | None, typer.Option(help="With --all: CSV file to write. Default: standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", parser=place_of, help="With --all: file to write. Default: standard output."),
+    ] = None,
     titles: Titles = False,
     reviews: Newcomer = None,
     engine: Engine = "here",

@@ -17,7 +17,7 @@ from carp.training.fitted_model import FittedModel
 
 
 def evaluate_model(fitted: FittedModel) -> dict[str, Any]:
-    """Errors on the paper's scale, the same pairs for all three, with a paired interval of the difference."""
+    """Errors on the paper's scale from 1 to `levels`, on the same pairs, with a paired interval of the difference."""
     name, model, baseline, corpus = fitted.name, fitted.model, fitted.baseline, fitted.corpus
     test, data = corpus.test_pairs(), corpus.training_data()
     if not len(test):
@@ -39,6 +39,8 @@ def evaluate_model(fitted: FittedModel) -> dict[str, Any]:
         "test_pairs": len(test),
         "split": corpus.facts["split"],
         "rows": rows,
+        "rating_range": [corpus.scale.low, corpus.scale.high],
+        "levels": corpus.levels,
         "ratio_to_bias": rows[name]["mse"] / rows["bias"]["mse"] if rows["bias"]["mse"] else None,
         "mse_minus_bias_interval": (float(low), float(high)),
         "shrinkage": {"user": float(baseline.shrinkage[0]), "item": float(baseline.shrinkage[1])},

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.explain.explainer import Explainer
-from carp.explain.explanation import Sentence
+from carp.explain.explanation import Explanation, Sentence
 from carp.explain.question import known_pair
 from carp.explain.reading_guide import ReadingGuide
 from carp.reviews.split_parts import TEST, TRAIN
@@ -128,4 +128,14 @@ def _decided(explainer: Explainer, pairs: int) -> tuple[Counter[str], int]:
     chosen = held[np.linspace(0, len(held) - 1, min(pairs, len(held))).astype(int)]
     questions = [known_pair(corpus, int(corpus.user[record]), int(corpus.item[record])) for record in chosen]
     explained = explainer.explain(questions)
-    return Counter(found.findings[0].aspect for found in explained if found.findings), len(explained)
+    first = (_first_aspect(found) for found in explained)
+    return Counter(name for name in first if name is not None), len(explained)
+
+
+def _first_aspect(explanation: Explanation) -> str | None:
+    """What an explanation tells of first: an aspect by its amount, or the one of the first logic unit."""
+    if explanation.little_known:
+        return None
+    if explanation.findings:
+        return explanation.findings[0].aspect
+    return explanation.units[0].aspect.name if explanation.units else None

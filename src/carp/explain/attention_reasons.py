@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from carp.explain.explainer import Explainer, SummarySentence
 from carp.explain.explanation import Explanation, Reasons, Sentence, Side
+from carp.explain.guided_reasons import side_names
 from carp.explain.named_words import UNITS, NamedReasons, NamedWords, named_words, nothing_named
 from carp.explain.pair_texts import Floats, PaddedTexts, PairTexts, batch_of, blocks
 from carp.explain.phrases import phrase_book, weightiest_sides
 from carp.explain.question import Detail, Question, as_batch, held_out
+from carp.models.base import Attention
 from carp.reviews.readable import ReadableDocument
 
 SHARE_MARKED = 0.1  # of the words a model without capsules listens to: the paper's 30 phrases of 300 words
@@ -23,6 +25,8 @@ SHARE_MARKED = 0.1  # of the words a model without capsules listens to: the pape
 
 class AttentionExplainer(Explainer):
     """Explains models that give their `Attention`, which says what was listened to and no more."""
+
+    reads_by_guide = True
 
     def explain(self, questions: Sequence[Question], detail: Detail | None = None) -> list[Explanation]:
         return [self._explain_one(question, detail or Detail()) for question in questions]
@@ -33,16 +37,46 @@ class AttentionExplainer(Explainer):
         batch = as_batch(self.corpus, question, self.fitted.device)
         prediction = model(batch)
         heard = model.explain(batch, prediction)
+        user_names, item_names = self._names(question, heard)
         viewpoints, aspects = (
             _named(_sides(document, words[0].double().cpu().numpy(), heard.window, detail), names, weights)
             for document, words, names, weights in (
-                (question.user_document, heard.user_words, heard.user_names, heard.user_weights),
-                (question.item_document, heard.item_words, heard.item_names, heard.item_weights),
+                (question.user_document, heard.user_words, user_names, heard.user_weights),
+                (question.item_document, heard.item_words, item_names, heard.item_weights),
             )
         )
+        if heard.directions:
+            aspects = tuple(
+                replace(side, sentiment="positive" if way > 0 else "negative")
+                for side, way in zip(aspects, heard.directions, strict=True)
+            )
         target = held_out(self.corpus, question, {"matched": [*viewpoints, *aspects]})
-        reasons = Reasons(viewpoints, aspects, target, meaning=heard.meaning)
-        return self.explanation(question, float(prediction.rating[0]), self.baselines([question])[0], reasons)
+        rating = float(prediction.rating[0])
+        reasons = Reasons(viewpoints, aspects, target, meaning=heard.meaning, texts_move=self._moved(rating, heard))
+        return self.explanation(question, rating, self.baselines([question])[0], reasons)
+
+    def _names(self, question: Question, heard: Attention) -> tuple[Sequence[str], Sequence[str]]:
+        """What the sides are called: as the model calls them or, where they are aspects, as the guide does."""
+        if not heard.same_aspects:
+            return heard.user_names, heard.item_names
+        documents = question.user_document, question.item_document
+        words = np.concatenate([document.words for document in documents])
+        attention = np.concatenate(
+            [
+                _numbers(found)[0][: len(document.words)]
+                for found, document in zip((heard.user_words, heard.item_words), documents, strict=True)
+            ]
+        )
+        nothing_shown = np.zeros((attention.shape[1], len(words)))
+        names = side_names(self.guide, words, attention, nothing_shown, "aspect")
+        return names, names
+
+    def _moved(self, rating: float, heard: Attention) -> float | None:
+        """How far the texts move the rating, on the scale of the data; None where the model does not say."""
+        if heard.balance is None:
+            return None
+        with_texts, without = np.clip([rating, rating - float(heard.balance[0])], 1, self.corpus.levels).tolist()
+        return self.corpus.own_rating(with_texts) - self.corpus.own_rating(without)
 
     def summarise(self, question: Question, n: int) -> list[SummarySentence]:
         """The sentences that stand for what was listened to in the thing's reviews."""

@@ -7,6 +7,7 @@ is shown of it: texts in an Explanation (`capsule_units`), places of words in th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import cast
 
@@ -27,9 +28,10 @@ from carp.explain.capsule_judgement import (
     unit_reasons,
 )
 from carp.explain.capsule_opinions import opinions_of_raters, share_of_coupling
-from carp.explain.capsule_units import SENTIMENTS, all_sides, logic_units, matrix, named_sides
+from carp.explain.capsule_units import SENTIMENTS, all_sides, logic_units, matrix, named_sides, names_in, names_of
 from carp.explain.explainer import AspectOpinion, Explainer, StrongestMeeting, SummarySentence
 from carp.explain.explanation import Capsule, Explanation, MatchKind, Reasons, Side
+from carp.explain.guided_reasons import toned, tones_of
 from carp.explain.influence import (
     judge_with_gradient,
     lost_sentences,
@@ -63,6 +65,7 @@ class CapsuleExplainer(Explainer):
     """Explains CARP in all its forms."""
 
     for_and_against = True
+    reads_by_guide = True
 
     def __init__(self, fitted: FittedModel) -> None:
         super().__init__(fitted)
@@ -151,8 +154,9 @@ class CapsuleExplainer(Explainer):
     ) -> Reasons:
         influence = sentence_influence(sides[USER].lost, sides[ITEM].lost, judged.slopes)
         chosen = unit_reasons(judged, influence, (sides[USER].alike, sides[ITEM].alike), detail)
-        units = logic_units(chosen, judged, sides)
-        viewpoints, aspects = all_sides(sides, influence, judged.coupling[judged.prevailing], detail)
+        names = names_in(chosen, sides, self.guide)
+        units = logic_units(chosen, judged, sides, names)
+        viewpoints, aspects = all_sides(sides, influence, judged.coupling[judged.prevailing], names, detail)
         matching: dict[MatchKind, list[Side]] = {
             sentiment: [side for unit in units if unit.sentiment == sentiment for side in (unit.viewpoint, unit.aspect)]
             for sentiment in SENTIMENTS
@@ -275,22 +279,30 @@ class CapsuleExplainer(Explainer):
         shown = weightiest_sides(side.book, shown_sentences=sentences)
         empty = ("the person's reviews hold no word the model knows: the viewpoints are empty",)
         notes = () if len(side.words) else empty
-        return named_sides("viewpoint", shown, share_of_coupling(coupling, lengths)), notes
+        names = names_of("viewpoint", side, (), self.guide)
+        found = named_sides(names, shown, share_of_coupling(coupling, lengths))
+        return self._all_toned(found), notes
 
     def opinions_of(
         self, item: int, raters: NDArray[np.int32], sentences: int
     ) -> tuple[tuple[AspectOpinion, ...], tuple[AspectOpinion, ...], tuple[str, ...]]:
         coupling, lengths = self._coupling_and_lengths(raters, np.full(len(raters), item))
         side = self._whole(ITEM, item, Detail())
+        names = names_of("aspect", side, (), self.guide)
         moved, phrases = self._common_influence(raters, side), cache(self.phrases_of_user)
         found = []
         for s, direction in ((POSITIVE, 1.0), (NEGATIVE, -1.0)):
             shown = weightiest_sides(side.book, shown_sentences=sentences, moved=direction * moved)
-            aspects = named_sides("aspect", shown, coupling[:, s].sum(1).mean(0))
+            shown = [replace(one, sentiment=SENTIMENTS[s]) for one in shown]
+            aspects = self._all_toned(named_sides(names, shown, coupling[:, s].sum(1).mean(0)))
             strength = coupling[:, s] * lengths[:, s, None, None]  # [R, M, M]
             longer = lengths[:, s] > lengths[:, 1 - s]
             found.append(opinions_of_raters(raters, strength, longer, aspects, phrases))
         return found[0], found[1], ()
+
+    def _all_toned(self, sides: tuple[Side, ...]) -> tuple[Side, ...]:
+        said = tones_of((sentence for side in sides for sentence in side.sentences), self.guide, self.corpus)
+        return tuple(toned(side, said) for side in sides)
 
     @torch.no_grad()
     def _coupling_and_lengths(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from carp.errors import CarpError, UsageError
 from carp.explain.explanation import Explanation, Reasons, Sentence, Sentiment, Side
+from carp.explain.guided_reasons import with_tones
 from carp.explain.named_words import NamedReasons
 from carp.explain.pair_texts import PairTexts
 from carp.explain.question import Detail, Question
@@ -43,6 +44,7 @@ class SummarySentence(Sentence):
     weight: float | None
     aspect: int  # 1-based: the aspect through which it matters most
     sentiment: Sentiment | None  # None where the model does not say whether it speaks for or against
+    turned: bool = field(default=False, kw_only=True)  # the person's taste turns what it says into the opposite
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Explainer:
 
     for_and_against: ClassVar[bool] = False  # whether it says what speaks for a thing and what against it
 
-    reads_by_guide: ClassVar[bool] = False  # whether its reasons rest on a reading guide, which is saved with the model
+    reads_by_guide: ClassVar[bool] = False  # whether a reading guide, saved with the model, names what it tells of
+    chooses_by_guide: ClassVar[bool] = False  # whether that guide also decides which sentences are shown
 
     def __init__(self, fitted: FittedModel) -> None:
         self.fitted = fitted
@@ -145,6 +148,8 @@ class Explainer:
     def explanation(self, question: Question, rating: float, baseline: float, reasons: Reasons) -> Explanation:
         """What the model said of a pair, with what is known of the pair without a model."""
         corpus = self.corpus
+        if self.reads_by_guide:
+            reasons = with_tones(reasons, self.guide, corpus)
         mean = corpus.item_means[question.item]
         low, high = self._interval(question, rating)
         return Explanation(
@@ -159,7 +164,7 @@ class Explainer:
             title=corpus.title(question.item),
             low=low,
             high=high,
-            **{field.name: getattr(reasons, field.name) for field in fields(Reasons)},
+            **{one.name: getattr(reasons, one.name) for one in fields(Reasons)},
         )
 
     def _interval(self, question: Question, rating: float) -> tuple[float | None, float | None]:

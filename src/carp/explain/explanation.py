@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Sentiment = Literal["positive", "negative"]
+Tone = Literal["praise", "complaint"]
 LITTLE = 0.02  # of the rating range: texts that move a rating by less than this are no reason
 MatchKind = Literal["positive", "negative", "matched"]  # of marks in the held-out review
 
@@ -39,6 +40,7 @@ class Sentence:
     item: str | None
     rating: float | None  # what the writer gave in that review
     title: str | None = field(default=None, kw_only=True)  # of the item, if it is known
+    tone: Tone | None = field(default=None, kw_only=True)  # None where it says neither clearly, or nobody has asked
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ class Side:
     sentences: tuple[Sentence, ...]
     phrases: tuple[str, ...]  # best first
     weight: float | None = None  # how much the model listens to this side; None where it does not say
-    name: str = ""  # what the reader calls it: "viewpoint 1", "local attention"
+    name: str = ""  # what the reader calls it: "strings, set, change", "viewpoint 1", "local attention"
+    sentiment: Sentiment | None = None  # what it is shown as, where it speaks for the thing or against it
+    opposed: int = 0  # of its sentences: those that clearly say the opposite of that
 
 
 @dataclass(frozen=True)
@@ -183,9 +187,18 @@ class Explanation:
     def little_known(self) -> bool:
         """Whether the texts hardly move the rating, so that there is next to nothing to explain."""
         least = LITTLE * (self.rating_range[1] - self.rating_range[0])
-        if self.texts_move is None or abs(self.texts_move) >= least:
+        moved = self.moved_by_texts
+        if moved is None or abs(moved) >= least:
             return False
         return all(abs(finding.amount) < least for finding in self.findings)
+
+    @property
+    def moved_by_texts(self) -> float | None:
+        """How far the texts move the rating: by the model's own account or, with capsules, from the biases alone; None
+        where neither is known."""
+        if self.texts_move is not None or self.prevailing is None or self.baseline is None:
+            return self.texts_move
+        return self.rating - self.baseline
 
     @property
     def prevailing(self) -> Sentiment | None:
@@ -198,9 +211,9 @@ class Explanation:
         """The same as JSON-ready data.
 
         Returns:
-            All fields by name, and the prevailing sentiment.
+            All fields by name, the prevailing sentiment, and whether the texts hardly move the rating.
         """
-        return {**asdict(self), "prevailing": self.prevailing}
+        return {**asdict(self), "prevailing": self.prevailing, "little_known": self.little_known}
 
     def __str__(self) -> str:
         from carp.render.terminal import explanation_text

@@ -30,6 +30,7 @@ LEAST_SENTENCES = 5  # a word must be in as many to belong anywhere
 LARGEST_SHARE = 0.3  # of the sentences: a word that is everywhere is about nothing
 WORDS_OF_A_NAME = 3
 JUDGING = 4.0  # standard deviations of what a word says by itself, for it to be one of judgement
+OWN_SHARE = 0.5  # of a word in an aspect, for it to say that a sentence is about that aspect
 OTHER = "other words"
 EVERYTHING = "all that is written"  # the one aspect of a corpus too small for more
 
@@ -56,10 +57,15 @@ class NamedAspects:
         return replace(self, names=changed)
 
     def of_sentences(self, words: NDArray[np.int32], sentence: Ints, sentences: int) -> Ints:
-        """The aspect that each sentence is about most, by the words of the model and their sentences."""
-        about = np.zeros((sentences, len(self.names)))
-        np.add.at(about, sentence, self.membership[words])
+        """The aspect that each sentence is about most, by the words of the model and their sentences; the last where no
+        word of it is clearly one of any other."""
+        shares = self.membership[words]
+        about, clearest = np.zeros((2, sentences, len(self.names)))
+        np.add.at(about, sentence, shares)
+        np.maximum.at(clearest, sentence, shares)
         about[:, -1] *= 0.5  # words that belong nowhere decide only where nothing else is said
+        about[:, :-1] *= clearest[:, :-1] >= OWN_SHARE  # "highly recommended" is about nothing
+        about[:, -1] += 1e-9
         return np.asarray(about.argmax(1))
 
 

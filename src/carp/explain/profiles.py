@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carp.explain.explainer import NO_CAPSULES, AspectOpinion, Explainer, SummarySentence
 from carp.explain.explanation import Side
+from carp.explain.guided_reasons import tones_of
 from carp.explain.question import Question
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_corpus import FittedCorpus
 
+WeightsAre = Literal["listening", "sentences"]
 MOST_RATERS = 1_000  # of one thing that are asked; of more, these many evenly spread
 
 
@@ -46,10 +48,11 @@ class PersonProfile(ShowsItself):
     reviews: int
     mean: float | None
     rating_range: tuple[float, float]
-    viewpoints: tuple[Side, ...]  # a weight is the share of the longer capsule's coupling, over what they rated
+    viewpoints: tuple[Side, ...]
     ratings: dict[str, int]  # how often each rating was given
     model: str
     notes: tuple[str, ...] = ()
+    weights_are: WeightsAre = "listening"  # of the viewpoints: shares of the longer capsule's coupling, or of sentences
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,6 +108,7 @@ def person_profile(explainer: Explainer, user: int, *, sentences: int = 2) -> Pe
         ratings=_histogram(corpus, records),
         model=explainer.fitted.name,
         notes=notes,
+        weights_are="sentences" if explainer.chooses_by_guide else "listening",
     )
 
 
@@ -141,7 +145,9 @@ def summary_for(explainer: Explainer, question: Question, n: int) -> Summary:
     """Of a thing's reviews, the sentences that matter to the person of the question."""
     corpus = explainer.corpus
     notes = () if explainer.for_and_against else (NO_CAPSULES.format(name=explainer.fitted.name),)
-    sentences = tuple(explainer.summarise(question, n))
+    found = explainer.summarise(question, n)
+    said = tones_of(found, explainer.guide, corpus) if explainer.reads_by_guide else {}
+    sentences = tuple(replace(one, tone=said.get(one)) for one in found)
     names = corpus.users[question.user], corpus.items[question.item]
     return Summary(*names, sentences, notes, corpus.title(question.item))
 

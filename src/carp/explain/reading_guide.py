@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import UsageError
+from carp.explain.explanation import Tone
 from carp.explain.named_aspects import NamedAspects, find_aspects, seeded_aspects
 from carp.explain.praise import MOST_REVIEWS, PRAISE_PLACES, Praise, learn_praise
 from carp.reviews.corpora.column_checks import need
@@ -28,6 +29,7 @@ OF_ITS_RATING = 0.25  # of a review's rating that each of its sentences takes on
 CLEAR_SHARE = 0.75  # of how far sentences usually go, for one to be clear
 REVIEWS_SAMPLED = 2_000  # to see how far sentences usually go
 REVIEWS_KEPT = 100_000  # whose sentences' tones are remembered
+SENTENCES_KEPT = 100_000  # quoted ones, whose tones are remembered
 _CLAUSE_ENDS = re.compile(r"[,;:()\[\]、，；：،؛]+")
 
 Seeds = Mapping[str, Sequence[str]]
@@ -42,6 +44,7 @@ class ReadingGuide:
     mean_rating: float  # of the training reviews, in stars
     clear_tone: float  # stars: a sentence that says less neither praises nor complains
     _tones: dict[int, Floats] = field(default_factory=dict, repr=False)
+    _said: dict[tuple[str, float | None], Tone | None] = field(default_factory=dict, repr=False)
 
     def tones(self, review: WrittenReview, record: int = -1) -> Floats:
         """How far each sentence of a review speaks for what it is about, in stars, by its words; below 0, against it.
@@ -65,6 +68,24 @@ class ReadingGuide:
     def of_rating(self, stars: float) -> float:
         """What a review's rating adds to the tone of its sentences: one of a good review is rather praise."""
         return OF_ITS_RATING * (stars - self.mean_rating)
+
+    def tones_of_quoted(self, quoted: Sequence[tuple[str, float | None]]) -> list[Tone | None]:
+        """Whether each quoted sentence clearly praises or complains, by its words and the stars of its review, where
+        they are known; None where it does neither. Answers are remembered."""
+        new = list(dict.fromkeys(one for one in quoted if one not in self._said))
+        if len(self._said) + len(new) > SENTENCES_KEPT:
+            self._said.clear()
+            new = list(dict.fromkeys(quoted))
+        for one, said in zip(new, self.praise.of_texts([text for text, _ in new]).tolist(), strict=True):
+            self._said[one] = self.tone(said, 0.0 if one[1] is None else self.of_rating(one[1]))
+        return [self._said[one] for one in quoted]
+
+    def tone(self, said: float, of_rating: float) -> Tone | None:
+        """What a sentence does whose words say so much and whose review's rating adds so much: clearly, with the rating
+        and without it, or nothing."""
+        if min(said, said + of_rating) > self.clear_tone:
+            return "praise"
+        return "complaint" if max(said, said + of_rating) < -self.clear_tone else None
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The guide as columns of a file; words that say nothing are left out."""

@@ -38,10 +38,10 @@ from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split_parts import TRAIN
 
 Ints = NDArray[np.int64]
-FINDINGS = 4
-TELLING = 0.005  # of the rating range: an aspect that moves a rating by less is not told
-SHARE_OF_LARGEST = 0.2  # of the largest amount, for another aspect to be told
-SECOND_AT_LEAST = 0.4  # of what the first sentence pulls, for a second to be shown
+FINDINGS = 6
+TELLING = 0.0025  # of the rating range: an aspect that moves a rating by less is not told
+SHARE_OF_LARGEST = 0.15  # of the largest amount, for another aspect to be told
+SECOND_AT_LEAST = 0.9  # of what the first sentence pulls, for a second to be shown: more aspects say more than that
 PULL_COUNTS = 0.5  # of the strongest word's pull in a sentence, for a word to be marked
 CASES = 2
 ALIKE = 0.2  # likeness of two things of which it is worth telling
@@ -57,6 +57,7 @@ class ReadSentences:
     tone: Floats  # [S] what its words say
     of_rating: Floats  # [S] what its review's rating adds to that
     aspect: Ints  # [S]
+    belonging: Floats  # [S] the share of its words that are about that
     clear: float  # so much must be said, with the rating and without it, for praise or a complaint
 
     def says(self, sign: float) -> NDArray[np.bool_]:
@@ -64,15 +65,15 @@ class ReadSentences:
         return (sign * self.tone > self.clear) & (sign * (self.tone + self.of_rating) > self.clear)
 
     def for_aspect(self, aspect: int, amount: float, by_itself: float, most: int) -> tuple[list[int], bool]:
-        """The sentences about an aspect that pull as its amount does, and whether they say the opposite of it: only
-        where it is the person's taste that turns what the words do for everybody."""
+        """The sentences about an aspect that pull as its amount does, those that say most of it first, and whether they
+        say the opposite of it: only where it is the person's taste that turns what the words do for everybody."""
         sign = 1.0 if amount > 0 else -1.0
         about = (self.aspect == aspect) & (sign * self.pull > 0)
         by_taste = sign * by_itself <= 0
         for turned in (False, True) if by_taste else (False,):
             clear = about & self.says(-sign if turned else sign)
             if clear.any():
-                worth = np.where(clear, sign * self.pull * np.minimum(np.abs(self.tone), 1), 0)
+                worth = np.where(clear, sign * self.pull * np.minimum(np.abs(self.tone), 1) * self.belonging, 0)
                 best = np.argsort(-worth, kind="stable")[:most]
                 return [int(s) for s in best if worth[s] >= SECOND_AT_LEAST * worth[best[0]]], turned
         return [], False
@@ -89,7 +90,7 @@ class SummedExplainer(AttentionExplainer):
     """Explains `meeting`: parts that sum to the rating, by aspects with names."""
 
     for_and_against = True
-    reads_by_guide = True
+    chooses_by_guide = True
 
     @cached_property
     def _shares(self) -> torch.Tensor:
@@ -261,8 +262,10 @@ class SummedExplainer(AttentionExplainer):
     ) -> ReadSentences:
         tone, of_rating = np.array(tones).reshape(-1, 2).T
         aspect = self.guide.aspects.of_sentences(words, of_word, len(tone))
+        own = self.guide.aspects.membership[words, aspect[of_word]]
+        belonging = np.bincount(of_word, own, len(tone)) / np.maximum(np.bincount(of_word, minlength=len(tone)), 1)
         pulled: Floats = np.bincount(of_word, pull, len(tone)).astype(np.float64)
-        return ReadSentences(of_word, pulled, tone, of_rating, aspect, self.guide.clear_tone)
+        return ReadSentences(of_word, pulled, tone, of_rating, aspect, belonging, self.guide.clear_tone)
 
     def _sentences(
         self, document: ReadableDocument, read: ReadSentences, chosen: Sequence[int], pull: Floats, amount: float
@@ -361,6 +364,7 @@ class SummedExplainer(AttentionExplainer):
                 weight=abs(one.amount),
                 aspect=names.index(one.aspect) + 1,
                 sentiment="positive" if one.amount > 0 else "negative",
+                turned=one.turned,
             )
             for one in found.findings
             for sentence in one.sentences

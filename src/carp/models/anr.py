@@ -150,6 +150,7 @@ class Anr(RatingModel):
             user_weights=prediction.tensors["user_importance"],
             item_weights=prediction.tensors["item_importance"],
             window=self.config.window,
+            same_aspects=True,
         )
 
     def importances(self, p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:

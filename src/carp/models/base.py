@@ -45,6 +45,7 @@ class Attention:
     window: int = 3  # so many words around one are heard together with it
     directions: tuple[int, ...] = ()  # of the sides of either document, where each pulls one way: 1 up, -1 down
     balance: Tensor | None = None  # [B], what the texts add to the rating in all; given with directions
+    same_aspects: bool = False  # whether side m of one document and side m of the other are one aspect
 
 
 class RatingModel(nn.Module):

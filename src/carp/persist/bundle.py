@@ -27,6 +27,7 @@ from carp.persist.bundle_checks import (
     check_records,
     check_tensors,
     check_words,
+    checked_dates,
 )
 from carp.persist.older_layouts import with_characters
 from carp.reviews.corpora.column_checks import ColumnFault
@@ -52,6 +53,7 @@ FILES = (
 )
 ITEM_TEXTS = "items.safetensors"  # only if the corpus has titles or other texts of its items
 GUIDE = "guide.safetensors"  # only of models whose reasons rest on it
+DATES = "dates.safetensors"  # only if reviews have dates
 FIX = "train the model again, or restore it from a copy"
 NEEDED_FACTS = frozenset(
     {"seed", "split_seed", "fit", "text", "training", "degree_scale", "model", "config", "levels", "max_words", "scale"}
@@ -83,6 +85,8 @@ def write_bundle(
             save_arrays(partial / ITEM_TEXTS, fitted.item_texts.columns())
         if guide is not None:
             save_arrays(partial / GUIDE, guide.columns())
+        if fitted.time is not None:
+            save_arrays(partial / DATES, {"time": np.asarray(fitted.time)})
         write_json(partial / "tokeniser.json", fitted.vocabulary.to_json())
         write_json(
             partial / "model.json",
@@ -139,6 +143,8 @@ def _bundle(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> Bundle:
     corpus = _fitted_corpus(sealed, facts, layout)
     if ITEM_TEXTS in sealed:
         corpus = replace(corpus, item_texts=_item_texts(sealed, len(corpus.items)))
+    if DATES in sealed:
+        corpus = replace(corpus, time=checked_dates(sealed.arrays(DATES), len(corpus.user)))
     model = _model(sealed, facts, corpus.sizes)
     baseline = TunedBiases(corpus.sizes)
     baseline.load_state_dict(check_tensors(baseline, sealed.arrays("baseline.safetensors")))

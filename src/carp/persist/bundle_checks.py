@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from carp.models.layers import SizedByData
 from carp.reviews.corpora import column_checks
 from carp.reviews.corpora.column_checks import ColumnFault, need
+from carp.reviews.corpora.records import LATEST, NO_TIME
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.split_parts import PARTS, TRAIN
 
@@ -72,6 +73,13 @@ def check_records(strings: Mapping[str, StringColumn], columns: Arrays, levels: 
     column_checks.check_range("item", columns["item"], 0, len(strings["items"]) - 1)
     column_checks.check_range("rating", columns["rating"], 1 - ROUNDING, levels + ROUNDING)
     column_checks.check_range("part", columns["part"], 0, len(PARTS) - 1)
+
+
+def checked_dates(columns: Arrays, records: int) -> NDArray[np.int64]:
+    """The dates of so many records, refused where they cannot be any."""
+    column_checks.check_kind("time", columns["time"], np.int64, records)
+    column_checks.check_range("time", columns["time"], NO_TIME, LATEST)
+    return columns["time"]
 
 
 def check_documents(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from carp.explain.explanation import Explanation, Sentiment, Side
+from carp.render.capsule_telling import is_named, units_told
+from carp.render.summed_telling import short_name
 from carp.render.wording import MARK_TITLE, listed_cells, weighed
 
 PHRASE_KINDS = {
@@ -33,25 +35,35 @@ class HeatCell:
 
 
 @dataclass(frozen=True)
+class AxisName:
+    """What stands beside a row or over a column: short, and whole for those who ask."""
+
+    short: str
+    whole: str
+
+
+@dataclass(frozen=True)
 class HeatMap:
     """All viewpoints with all aspects, a row a viewpoint."""
 
     sentiment: Sentiment
     caption: str
-    columns: int
-    rows: list[list[HeatCell]]
+    columns: list[AxisName]
+    rows: list[tuple[AxisName, list[HeatCell]]]
 
 
 def capsule_values(explanation: Explanation) -> dict[str, Any]:
     """For the template capsule_reasons.html."""
     maps = _heat_maps(explanation)
+    called = list(zip(explanation.units, units_told(explanation), strict=True))
     return {
         "reasons": "capsule_reasons.html",
         "weighed": weighed(explanation),
         "phrase_kinds": PHRASE_KINDS,
         "match_kinds": {sentiment: MARK_TITLE[sentiment] for sentiment in CAPTIONS},
         "heat_maps": maps,
-        "wide": max(one.columns for one in maps) > COLUMNS_BESIDE,
+        "units": called,
+        "wide": max(len(one.columns) for one in maps) > COLUMNS_BESIDE or _named_axes(explanation),
         "best_phrases": _best_phrases,
     }
 
@@ -75,7 +87,24 @@ def _heat_map(
         [HeatCell(value, _shade(value, span), listed.get((viewpoint, aspect))) for aspect, value in enumerate(row, 1)]
         for viewpoint, row in enumerate(rows, 1)
     ]
-    return HeatMap(sentiment, CAPTIONS[sentiment], max(map(len, rows), default=0), cells)
+    over = _axis("aspect", explanation.aspects, max(map(len, rows), default=0))
+    beside = _axis("viewpoint", explanation.viewpoints, len(rows))
+    return HeatMap(sentiment, CAPTIONS[sentiment], over, list(zip(beside, cells, strict=True)))
+
+
+def _axis(kind: str, sides: Sequence[Side], number: int) -> list[AxisName]:
+    """The names of all sides of a kind; a letter and a number for one that has none."""
+    named = {side.index: side.name for side in sides if is_named(side, kind)}
+    return [
+        AxisName(short_name(named[place]), named[place])
+        if place in named
+        else AxisName(f"{kind[0]}{place}", f"{kind} {place}")
+        for place in range(1, number + 1)
+    ]
+
+
+def _named_axes(explanation: Explanation) -> bool:
+    return any(is_named(side, "aspect") for side in explanation.aspects)
 
 
 def _shade(value: float, span: tuple[float, float]) -> int:

@@ -169,19 +169,32 @@ def titles_text(found: dict[str, Any]) -> str:
 def evaluation_text(found: dict[str, Any]) -> str:
     """Test errors beside those of the references, and what the difference means in words."""
     order = dict.fromkeys([found["model"], "bias", "mean"])
-    rows = [[name, *(f"{found['rows'][name][error]:.4f}" for error in ("mse", "rmse", "mae"))] for name in order]
+    step = own_step(found["rating_range"], found["levels"])
+    scaled = {"mse": step * step, "rmse": step, "mae": step}
+    rows = [[name, *(f"{found['rows'][name][error] * by:.4f}" for error, by in scaled.items())] for name in order]
     parts = [table(["model", "MSE", "RMSE", "MAE"], rows), ""]
     if found["model"] not in ("bias", "mean"):
-        parts += [_verdict(found), ""]
+        parts += [_verdict(found, step * step), ""]
     facts = [("test pairs", f"{found['test_pairs']:,}"), ("split", str(found["split"]))]
+    facts.append(("scale", "ratings from {:g} to {:g}".format(*found["rating_range"])))
     if found.get("sentiment_auc") is not None:
         auc = f"{found['sentiment_auc']:.3f} (how well the two capsules tell liked from disliked things; 0.5 is chance)"
         facts.append(("sentiment AUC", auc))
     return "\n".join([*parts, facts_table(facts)])
 
 
-def _verdict(found: dict[str, Any]) -> str:
-    name, (low, high) = found["model"], found["mse_minus_bias_interval"]
+def own_step(rating_range: Sequence[float], levels: int) -> float:
+    """What one star of the model is on the scale of the data: errors of stars times this are errors of ratings.
+
+    >>> own_step((0, 100), 5), own_step((1, 5), 5)
+    (25.0, 1.0)
+    """
+    low, high = rating_range
+    return (high - low) / (levels - 1)
+
+
+def _verdict(found: dict[str, Any], squared_step: float) -> str:
+    name, (low, high) = found["model"], (squared_step * end for end in found["mse_minus_bias_interval"])
     if high < 0:
         judged = f"{name} is better than the biases"
     elif low > 0:

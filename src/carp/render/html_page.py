@@ -15,7 +15,7 @@ from carp.render.attention_section import attention_values
 from carp.render.capsule_section import capsule_values
 from carp.render.html_templates import filled
 from carp.render.summed_section import summed_values
-from carp.render.summed_telling import first_words
+from carp.render.summed_telling import first_words, worth_telling
 from carp.render.wording import facts, number, person, scale_words, thing_name
 
 MOST_STEPS = 20  # of a rating scale that are drawn; more would be a smear of ticks
@@ -43,6 +43,7 @@ def explanation_fragment(explanation: Explanation) -> str:
 
 
 def _values(explanation: Explanation) -> dict[str, Any]:
+    explanation = worth_telling(explanation)
     return {
         "content": "explanation.html",
         "explanation": explanation,

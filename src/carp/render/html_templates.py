@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from carp.render.capsule_telling import doubt_words
 from carp.render.wording import (
     MARK_TITLE,
     SIDE_TITLE,
@@ -100,6 +101,7 @@ def environment() -> Environment:
         SPEAKS=SPEAKS,
         TURNED_ROUND=TURNED_ROUND,
         bar_width=bar_width,
+        doubt_words=doubt_words,
         further_phrases=further_phrases,
         phrases_of=phrases_of,
         side_name=side_name,

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from carp.explain.explainer import AspectOpinion
 from carp.explain.explanation import Sentiment, Side
-from carp.explain.profiles import PersonProfile, ThingProfile
+from carp.explain.profiles import PersonProfile, ThingProfile, WeightsAre
 from carp.render.explanation_json import explanation_json
 from carp.render.html_templates import filled
 from carp.render.terminal_lines import (
@@ -81,18 +81,16 @@ def _rating_lines(profile: Profile) -> list[TextLine]:
 def _person_lines(profile: PersonProfile) -> list[TextLine]:
     lines = heading_lines("What the person cares about")
     for side in profile.viewpoints:
-        lines += [TextLine(), TextLine([(one_line(side.name), "bold"), (f"  {_weight(side)}", "dim")])]
+        lines += [
+            TextLine(),
+            TextLine([(one_line(side.name), "bold"), (f"  {_weight(side, profile.weights_are)}", "dim")]),
+        ]
         lines += [*_phrase_lines(side), *side_lines(side, "No sentence stands for this viewpoint.")]
     return lines if profile.viewpoints else [*lines, TextLine([("The model says nothing about it.", "")])]
 
 
-def _is_named(side: Side) -> bool:
-    """Whether its name is its own, the same for every person, and not just a number."""
-    return side.name != f"viewpoint {side.index}"
-
-
-def _weight(side: Side) -> str:
-    if _is_named(side) and side.weight is not None:
+def _weight(side: Side, weights_are: WeightsAre) -> str:
+    if weights_are == "sentences" and side.weight is not None:
         return f"{100 * side.weight:.0f} % of their sentences"
     return f"weight {number(side.weight, 2)}"
 
@@ -197,7 +195,7 @@ def _person_values(profile: PersonProfile) -> dict[str, Any]:
         "name": profile.user,
         "id": profile.user,
         "eyebrow": "A person and their reviews",
-        "weight_of": _weight,
+        "weight_of": lambda side: _weight(side, profile.weights_are),
         "phrases_of_side": _phrases,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from carp.explain.explainer import SummarySentence
 from carp.explain.profiles import Summary
+from carp.render.capsule_telling import COUNTS, OPPOSITE, SAYS
 from carp.render.wording import SIGN, neutral, thing_name
 
 NOTHING = "No sentence of its reviews matters: the model knows no word of them."
@@ -20,4 +21,13 @@ def summary_text(summary: Summary) -> str:
 def _line(sentence: SummarySentence) -> str:
     sign = SIGN[sentence.sentiment] if sentence.sentiment else "·"
     rated = "" if sentence.rating is None else f", rated {sentence.rating:g}"
-    return f"({sign}) “{sentence.text}” — {sentence.user}{rated}"
+    return f"({sign}) “{sentence.text}” — {sentence.user}{rated}{_otherwise(sentence)}"
+
+
+def _otherwise(sentence: SummarySentence) -> str:
+    """Where what it says is not what it counts as: by the person's taste, or by the model alone."""
+    if sentence.sentiment is None or sentence.tone != OPPOSITE[sentence.sentiment]:
+        return ""
+    says, counts = SAYS[sentence.tone][0], COUNTS[sentence.sentiment]
+    who = "this person's taste" if sentence.turned else "the model"
+    return f"; it {says}, but {who} counts it {counts}"

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from carp.explain.explanation import LITTLE, AspectFinding, EarlierCase, Explanation, Meetings
+from carp.explain.explanation import AspectFinding, EarlierCase, Explanation, Meetings
 from carp.render.amounts_shown import SumRow, digits_of, largest_meetings, shown_amounts, signed, sum_rows
+from carp.render.capsule_telling import UnitTold, units_told
 from carp.render.wording import balance, number, thing_name
 
 MUCH_ALIKE = 0.5  # likeness of two things of which people write "much the same"
@@ -67,19 +68,33 @@ class Told:
     digits: int = 2  # of the amounts
     cases: tuple[str, ...] = ()
     meetings: Meetings | None = None  # those that move the rating most
+    units: tuple[UnitTold, ...] = ()  # in the order of Explanation.units; none where little is known
 
 
 def worth_telling(explanation: Explanation) -> Explanation:
     """The same without what is next to nothing: where little is known, little is said."""
-    return replace(explanation, findings=(), cases=(), meetings=None) if explanation.little_known else explanation
+    if not explanation.little_known:
+        return explanation
+    return replace(
+        explanation,
+        findings=(),
+        cases=(),
+        meetings=None,
+        units=(),
+        coupling_positive=(),
+        coupling_negative=(),
+        viewpoints=(),
+        aspects=(),
+        target=None if explanation.target is None else replace(explanation.target, marks=()),
+    )
 
 
 def told(explanation: Explanation) -> Told:
-    """All words of an explanation; for a model that is no sum, the first sentence alone."""
+    """All words of an explanation; for a model that is no sum, the first sentence and its logic units."""
     explanation = worth_telling(explanation)
     digits = digits_of(explanation)
     if not explanation.parts:
-        return Told(first_words(explanation), digits=digits)
+        return Told(first_words(explanation), digits=digits, units=units_told(explanation))
     return Told(
         first_words(explanation),
         tuple(_findings_told(explanation)),
@@ -92,7 +107,7 @@ def told(explanation: Explanation) -> Told:
 
 def first_words(explanation: Explanation) -> str:
     """The answer in a sentence or two, whatever the model."""
-    if little_moved(explanation):
+    if explanation.little_known:
         return _averages_alone(explanation)
     if explanation.findings:
         return f"{_for_and_against(explanation)} In all, {_in_all(explanation)}."
@@ -101,18 +116,8 @@ def first_words(explanation: Explanation) -> str:
     return balance(explanation)
 
 
-def little_moved(explanation: Explanation) -> bool:
-    """Whether the texts hardly move the rating, so that nothing is to be counted as a reason."""
-    if explanation.prevailing is None or explanation.baseline is None:
-        return explanation.little_known
-    low, high = explanation.rating_range
-    return abs(explanation.rating - explanation.baseline) < LITTLE * (high - low)
-
-
 def _averages_alone(explanation: Explanation) -> str:
-    moved = explanation.texts_move
-    if moved is None:
-        moved = explanation.rating - (explanation.baseline or 0.0)
+    moved = explanation.moved_by_texts or 0.0
     digits = digits_of(explanation)
     least = 10.0**-digits
     amount = number(abs(moved), digits) if abs(moved) >= least / 2 else f"less than {number(least, digits)}"
@@ -131,7 +136,19 @@ def _in_all(explanation: Explanation) -> str:
     moved = signed(explanation.texts_move or 0.0, digits_of(explanation))
     if moved[0] not in "+−":
         return "the texts leave the rating where the averages have it"
-    return f"the texts {'raise' if moved[0] == '+' else 'lower'} the rating by {moved[1:]}"
+    up = moved[0] == "+"
+    raised = f"the texts {'raise' if up else 'lower'} the rating by {moved[1:]}"
+    if explanation.findings and all((one.amount > 0) != up for one in explanation.findings):
+        return f"{raised} all the same, by words that no sentence here stands for"
+    return f"{raised}, most of it by how this person writes" if _mostly_by_writing(explanation) else raised
+
+
+def _mostly_by_writing(explanation: Explanation) -> bool:
+    """Whether what the person writes of anything does more than half of what the texts do, so that no aspect of the
+    thing can be the reason."""
+    writing = sum(part.amount for part in explanation.parts if part.kind == "writing")
+    moved = explanation.texts_move or 0.0
+    return writing * moved > 0 and abs(writing) > abs(moved) / 2
 
 
 def kind_of(finding: AspectFinding, explanation: Explanation) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carp.explain.explanation import Capsule, Explanation, LogicUnit, Sentiment, Side
+from carp.render.capsule_telling import is_named, unit_title
 from carp.render.summed_lines import summed_lines
-from carp.render.summed_telling import first_words
+from carp.render.summed_telling import first_words, short_name, worth_telling
 from carp.render.terminal_lines import (
     STYLE,
     TextLine,
@@ -39,11 +40,12 @@ from carp.render.wording import (
 )
 
 PHRASES_ABOUT = 3
+AXIS = 10  # characters of a name beside a grid
 
 
 def explanation_text(explanation: Explanation, *, width: int | None = None, colour: bool = False) -> str:
     """The explanation for a terminal. Colour only repeats what the words say."""
-    width = text_width(width)
+    width, explanation = text_width(width), worth_telling(explanation)
     lines = [*_header(explanation), *_body(explanation, width), *_target(explanation), *note_lines(explanation.notes)]
     return written(lines, width, colour)
 
@@ -51,7 +53,9 @@ def explanation_text(explanation: Explanation, *, width: int | None = None, colo
 def _body(explanation: Explanation, width: int) -> list[TextLine]:
     if explanation.parts:
         return summed_lines(explanation, width)
-    return _heard(explanation) if explanation.prevailing is None else _met(explanation, width)
+    if explanation.prevailing is None:
+        return [] if explanation.little_known else _heard(explanation)
+    return _capsules(explanation, width) if explanation.little_known else _met(explanation, width)
 
 
 def _header(explanation: Explanation) -> list[TextLine]:
@@ -139,7 +143,7 @@ def _unit(place: int, unit: LogicUnit) -> list[TextLine]:
         TextLine(
             [
                 (f"({SIGN[unit.sentiment]}) {SPEAKS[unit.sentiment]}", STYLE[unit.sentiment]),
-                (f": viewpoint {unit.viewpoint.index} meets aspect {unit.aspect.index}", "bold"),
+                (f": {one_line(unit_title(unit))}", "bold"),
             ],
             label=(f"{place}. ", "bold"),
         ),
@@ -150,7 +154,7 @@ def _unit(place: int, unit: LogicUnit) -> list[TextLine]:
 
 
 def _side(title: str, name: str, side: Side) -> list[TextLine]:
-    heading = TextLine([(f"{title} ({name} {side.index})", "underline")], indent=3)
+    heading = TextLine([(one_line(f"{title} ({side.name or f'{name} {side.index}'})"), "underline")], indent=3)
     return [heading, *side_lines(side, f"No sentence stands for this {name}.")]
 
 
@@ -166,47 +170,69 @@ def _couplings(explanation: Explanation, width: int) -> list[TextLine]:
             ]
         )
     )
-    left = _grid("for it", explanation.coupling_positive, listed_cells(explanation, "positive"), width)
-    right = _grid("against it", explanation.coupling_negative, listed_cells(explanation, "negative"), width)
+    heads = _axis("viewpoint", explanation.viewpoints), _axis("aspect", explanation.aspects)
+    left = _grid("for it", explanation.coupling_positive, listed_cells(explanation, "positive"), heads, width)
+    right = _grid("against it", explanation.coupling_negative, listed_cells(explanation, "negative"), heads, width)
     breadth = max(map(len, left)) + 4
     if len(left) == len(right) and breadth + max(map(len, right)) <= width:
         return lines + [TextLine([(f"{one:<{breadth}}{other}", "")]) for one, other in zip(left, right, strict=True)]
     return [*lines, *(TextLine([(row, "")]) for row in (*left, "", *right))]
 
 
-def _grid(name: str, rows: Sequence[Sequence[float]], listed: dict[tuple[int, int], int], width: int) -> list[str]:
+def _axis(kind: str, sides: Sequence[Side]) -> list[str]:
+    """What stands beside the rows or over the columns of a grid: names, cut short; nothing where there are none."""
+    named = [short_name(one_line(side.name)) if is_named(side, kind) else "" for side in sides]
+    return [name if len(name) <= AXIS else f"{name[: AXIS - 1]}…" for name in named]
+
+
+def _grid(
+    name: str,
+    rows: Sequence[Sequence[float]],
+    listed: dict[tuple[int, int], int],
+    heads: tuple[list[str], list[str]],
+    width: int,
+) -> list[str]:
     columns = max(map(len, rows), default=0)
     if not columns:
         return [f"{name}: no coupling coefficients were given"]
+    beside, over = ([*names, *[""] * most][:most] for names, most in zip(heads, (len(rows), columns), strict=True))
+    cell = max(6, *(len(one) + 1 for one in over))
+    label = max(len(name), *(len(one) + 3 for one in beside)) + 1
     shown = []
-    fitting = max(1, (width - 11) // 7)
+    fitting = max(1, (width - label) // (cell + 1))
     for first in range(0, columns, fitting):
         span = range(first, min(first + fitting, columns))
-        shown.append(f"{name:<11}" + "".join(f"{f'a{aspect + 1}':>6} " for aspect in span))
+        shown.append(f"{name:<{label}}" + "".join(f"{over[place] or f'a{place + 1}':>{cell}} " for place in span))
         for viewpoint, row in enumerate(rows, 1):
             cells = (
-                f"{number(row[aspect]):>6}{'*' if (viewpoint, aspect + 1) in listed else ' '}"
+                f"{number(row[aspect]):>{cell}}{'*' if (viewpoint, aspect + 1) in listed else ' '}"
                 for aspect in span
                 if aspect < len(row)
             )
-            shown.append(f"{f'v{viewpoint}':>9}  " + "".join(cells))
+            shown.append(f"{beside[viewpoint - 1] or f'v{viewpoint}':>{label - 1}} " + "".join(cells))
     return [line.rstrip() for line in shown]
 
 
 def _roster(explanation: Explanation) -> list[TextLine]:
-    """What the numbered viewpoints and aspects of the grids are about."""
+    """What the viewpoints and aspects of the grids are about."""
     if not explanation.viewpoints or not explanation.aspects:
         return []
     lines = heading_lines("What each viewpoint and aspect is about")
     lines.append(
         TextLine([("With the share of the longer capsule's listening that falls on it, and its best phrases.", "dim")])
     )
-    for letter, sides in (("v", explanation.viewpoints), ("a", explanation.aspects)):
+    for kind, sides in (("viewpoint", explanation.viewpoints), ("aspect", explanation.aspects)):
+        lines.append(TextLine([(SIDE_TITLE[kind], "underline")]))
         for side in sides:
             phrases = " · ".join(phrase for phrase in side.phrases[:PHRASES_ABOUT] if phrase.strip())
-            label = (f"{letter}{side.index}  {number(side.weight, 2)}  ", "")
-            lines.append(TextLine([(one_line(phrases) or "no phrase stands for it", "")], indent=2, label=label))
+            label = (f"{number(side.weight, 2)}  ", "")
+            words = [(one_line(phrases) or "no phrase stands for it", "")]
+            lines.append(TextLine([(f"{_roster_name(kind, side)}  ", "bold"), *words], indent=2, label=label))
     return lines
+
+
+def _roster_name(kind: str, side: Side) -> str:
+    return one_line(side.name) if is_named(side, kind) else f"{kind[0]}{side.index}"
 
 
 def _target(explanation: Explanation) -> list[TextLine]:
@@ -217,7 +243,7 @@ def _target(explanation: Explanation) -> list[TextLine]:
     matching = "__part__(+) matches a reason for it, __part__(−) a reason against it."
     if explanation.prevailing is None:
         matching = "__part__: words that the model listened to in other reviews."
-    legend = f"Rated {number(target.rating, 2)}. {matching}"
+    legend = f"Rated {number(target.rating, 2)}. {'' if explanation.little_known else matching}".rstrip()
     lines.append(TextLine([(legend, "dim")]))
     if not target.text.strip():
         return [*lines, TextLine([("The review has no words.", "")])]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from carp.explain.explanation import Mark, Sentence, Side
+from carp.render.capsule_telling import doubt_words
 from carp.render.wording import SIGN, further_phrases, neutral, phrases_of, source_parts
 
 Piece = tuple[str, str]  # a stretch of text and its rich style
@@ -71,10 +72,13 @@ def note_lines(notes: Sequence[str]) -> list[TextLine]:
 
 
 def side_lines(side: Side, silent: str) -> list[TextLine]:
-    """A side's sentences and the phrases beside them; `silent` where it has none."""
+    """A side's sentences, a doubt where they say the opposite of what they are shown as, and the phrases beside them;
+    `silent` where it has none."""
     lines = [] if side.sentences else [TextLine([(silent, "")], indent=5)]
     for sentence in side.sentences:
         lines += sentence_lines(sentence, 5)
+    if doubt := doubt_words(side):
+        lines.append(TextLine([(doubt, "italic")], indent=5))
     further = further_phrases(side)
     if further:
         more = len(further) - PHRASES_SHOWN

@@ -225,7 +225,16 @@ def balance(explanation: Explanation) -> str:
         f"{_counted(many)} {SPEAKS[sentiment] if many == 1 else SPEAKS[sentiment].replace('speaks', 'speak')}"
         for sentiment, many in count.most_common()
     ]
-    return f"Of the reasons below, {' and '.join(said)}."
+    return f"Of the reasons below, {' and '.join(said)}.{_opposed(explanation)}"
+
+
+def _opposed(explanation: Explanation) -> str:
+    """How many of the reasons have a sentence that says the opposite of what the model makes of it."""
+    many = sum(unit.aspect.opposed > 0 for unit in explanation.units)
+    if not many:
+        return ""
+    which = "There" if len(explanation.units) == 1 else f"In {_counted(many)} of them"
+    return f" {which}, a sentence says the opposite of what the model makes of it."
 
 
 def _counted(count: int) -> str:

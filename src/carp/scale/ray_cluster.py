@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import carp
-from carp.errors import CarpError, UsageError
+from carp.errors import CarpError, StorageError, UsageError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -36,6 +36,15 @@ class RayCluster:
         # Nodes may come and go; this says how many tasks are worth giving out at first.
         self.size = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._functions: dict[Callable[..., Any], Any] = {}
+
+    @property
+    def cards(self) -> int:
+        return int(self._ray.cluster_resources().get("GPU", 0))
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that are there and have a core to work with."""
+        return max(1, sum(1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")))
 
     def __enter__(self) -> RayCluster:
         return self
@@ -88,13 +97,23 @@ def this_carp() -> Versions:
     return carp.__version__, ".".join(platform.python_version_tuple()[:2])
 
 
-def _call(function: Callable[[Task], Result], task: Task, wanted: Versions) -> Result:
-    """What runs on a worker."""
+def check_versions(wanted: Versions) -> None:
+    """Refuse to work for a process with another carp or Python."""
     if (found := this_carp()) != wanted:
         names = "carp {}, Python {}"
         what = f"a worker has {names.format(*found)}, and this process {names.format(*wanted)}"
         raise UsageError(what, where=platform.node(), fix="install the same versions on all nodes")
-    return function(task)
+
+
+def _call(function: Callable[[Task], Result], task: Task, wanted: Versions) -> Result:
+    """What runs on a worker."""
+    check_versions(wanted)
+    try:
+        return function(task)
+    except OSError as error:  # a disk, say, that is full on one node alone
+        what = f"a worker could not read or write ({error.strerror or error})"
+        where = ": ".join(str(part) for part in (platform.node(), error.filename) if part)
+        raise StorageError(what, where=where, fix="make room there, then run the command again") from None
 
 
 @contextlib.contextmanager

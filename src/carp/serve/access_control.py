@@ -6,6 +6,7 @@ import base64
 import binascii
 import hmac
 import ipaddress
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ OPEN_PATHS = (
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")  # said by a proxy
 MOST_CLIENTS = 10_000  # whose requests are counted; who asked longest ago is forgotten first
 Headers = Sequence[tuple[bytes, bytes]]
+_ORIGIN = re.compile(r"(https?://(?:[a-z0-9-]+\.)*[a-z0-9-]+(?::[0-9]{1,5})?)/?")
 
 
 def is_loopback(host: str) -> bool:
@@ -38,6 +40,22 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def picture_origins(given: Iterable[str]) -> tuple[str, ...]:
+    """Hosts from which the page may load pictures, as a browser writes them; what is none is refused.
+
+    >>> picture_origins(["https://Images.Example/", "http://cdn.example:8080"])
+    ('https://images.example', 'http://cdn.example:8080')
+    """
+    origins = []
+    for one in given:
+        found = _ORIGIN.fullmatch(one.strip().lower())
+        if found is None:
+            fix = "give only how it begins, as https://images.example"
+            raise UsageError("this is not the beginning of a picture's address", where=one, fix=fix)
+        origins.append(found[1])
+    return tuple(dict.fromkeys(origins))
 
 
 def read_key(file: Path | None, given: str | None) -> bytes | None:

@@ -19,10 +19,13 @@ from carp.recommender import Recommender
 from carp.render.summed_telling import told
 from carp.render.wording import thing_name
 from carp.reviews.readable import ReadableDocument
+from carp.serve.audience import audience
 from carp.serve.caches import RememberingCorpus
 from carp.serve.id_search import Register, ReviewTexts
 from carp.serve.one_line_reasons import plain_line, popular_line, unit_line, verdict
+from carp.serve.owner_overview import OwnerOverview, overview_csv
 from carp.serve.problems import Problem, echo
+from carp.serve.thing_facts import ThingFacts
 
 ANSWERS_KEPT = 2_000
 WARMED = 3_000  # documents of each side that are made ready while nobody asks
@@ -39,7 +42,8 @@ def explanation_fields(explanation: Explanation) -> dict[str, Any]:
 
     The encoder takes dataclasses as they are.
     """
-    return {**_as_fields(explanation), "prevailing": explanation.prevailing, "told": told(explanation)}
+    beside = {"prevailing": explanation.prevailing, "little_known": explanation.little_known}
+    return {**_as_fields(explanation), **beside, "told": told(explanation)}
 
 
 class AnswerService:
@@ -56,6 +60,8 @@ class AnswerService:
         self.users = Register(self.corpus, self.corpus.users, self.corpus.user, texts)
         titles = None if self.corpus.item_texts is None else self.corpus.item_texts.titles
         self.items = Register(self.corpus, self.corpus.items, self.corpus.item, texts, titles)
+        self.facts = ThingFacts(self.corpus.item_texts)
+        self.owner = OwnerOverview(self.corpus, lambda: self.explainer.guide, self.facts)
         self._answers: LastUsed[bytes] = LastUsed(ANSWERS_KEPT)
         self.hits = self.misses = 0  # explanations that were kept from before, and those that were not
 
@@ -69,7 +75,9 @@ class AnswerService:
             _ = self.fitted.sides
 
     def warming(self) -> Iterator[None]:
-        """Make ready what is shown of people and things, a little at each step."""
+        """Make ready what the owner asks first, then what is shown of people and things, a little at each step."""
+        if self.explainer.reads_by_guide:
+            yield from self.owner.warming()
         for most in range(WARMED_AT_ONCE, WARMED + 1, WARMED_AT_ONCE):
             self.explainer.prepare_sides(most)
             yield
@@ -78,8 +86,11 @@ class AnswerService:
 
     # ---- finding
 
-    def search(self, register: Register, kind: str, words: str, limit: int, offset: int) -> dict[str, Any]:
-        found = register.search(words, limit, offset)
+    def search(
+        self, register: Register, kind: str, words: str, limit: int, offset: int, category: str | None = None
+    ) -> dict[str, Any]:
+        allowed = None if category is None else self.facts.of_category(category, len(self.items.ids))
+        found = register.search(words, limit, offset, allowed)
         rows = [
             {
                 "id": register.ids[place],
@@ -87,6 +98,7 @@ class AnswerService:
                 "reviews": int(register.counts[place]),
                 "mean": register.mean(place),
                 "snippet": register.snippet(place, words, found.reviews.get(place)),
+                "facts": self.facts.brief(place) if register is self.items else None,
             }
             for place in found.places
         ]
@@ -135,7 +147,7 @@ class AnswerService:
         """Recommendations to somebody of whom nothing is known, each with the number of its reviews."""
         counts = self.recommender.advisor.taste.of_item
         lines = [popular_line(int(counts[self.item(one.item)]), one.item_mean) for one in found]
-        return _rows(found, lines)
+        return self._rows(found, lines)
 
     def _reasoned(self, user: int, person: int | ReadableDocument, found: list[Recommendation]) -> list[dict[str, Any]]:
         """Recommendations with one line each: the meeting that counts most. A newcomer is user -1."""
@@ -147,7 +159,14 @@ class AnswerService:
         else:
             rows = zip(found, meetings, self._biases(user, numbers), strict=True)
             lines = [unit_line(met.viewpoint, met.aspect, one.rating - biases) for one, met, biases in rows]
-        return _rows(found, lines)
+        return self._rows(found, lines)
+
+    def _rows(self, found: list[Recommendation], reasons: list[str]) -> list[dict[str, Any]]:
+        return [
+            {"item": one.item, "title": one.title, "rating": one.rating, "item_mean": one.item_mean, "reason": reason}
+            | {"facts": self.facts.brief(self.item(one.item))}
+            for one, reason in zip(found, reasons, strict=True)
+        ]
 
     def _biases(self, user: int, items: list[int]) -> list[float]:
         """What the biases alone predict, in the range of the data."""
@@ -171,9 +190,13 @@ class AnswerService:
             except Problem as problem:
                 answers[pair] = problem
         for pair, explanation in zip(asked, self.explainer.explain(list(asked.values())), strict=True):
-            written = answers[pair] = encode(explanation_fields(explanation))
+            written = answers[pair] = encode(self._told(explanation))
             self._answers.keep(pair, written)
         return [answers[pair] for pair in pairs]
+
+    def _told(self, explanation: Explanation) -> dict[str, Any]:
+        """An explanation with what is known of its thing."""
+        return {**explanation_fields(explanation), "facts": self.facts.whole(self.item(explanation.item))}
 
     def explanation(self, user: str, item: str) -> Explanation:
         return self.explainer.explain([self.question(user, item)])[0]
@@ -201,8 +224,11 @@ class AnswerService:
                 "item": row["item"],
                 "title": row["title"],
                 "rating": row["rating"],
+                "low": row["low"],
+                "high": row["high"],
                 "item_mean": self.items.mean(number),
-                "explanation": None if reason is None else explanation_fields(reason),
+                "facts": self.facts.whole(number),
+                "explanation": None if reason is None else self._told(reason),
             }
             for row, number, reason in zip(rows, numbers, reasons, strict=True)
         ]
@@ -218,7 +244,21 @@ class AnswerService:
         return _as_fields(person_profile(self.explainer, self.user(user)))
 
     def thing(self, item: str) -> dict[str, Any]:
-        return _as_fields(thing_profile(self.explainer, self.item(item)))
+        number = self.item(item)
+        return _as_fields(thing_profile(self.explainer, number)) | {"facts": self.facts.whole(number)}
+
+    def audience(self, item: str, n: int) -> dict[str, Any]:
+        """People whom a thing would suit."""
+        rows = audience(self.recommender, self.users, self.item(item), n)
+        return {"item": item, "title": self.recommender.title(item), "people": rows}
+
+    # ---- for the owner
+
+    def overview(self, since: str | None, until: str | None) -> dict[str, Any]:
+        return self.owner.overview(since, until)
+
+    def overview_table(self, since: str | None, until: str | None) -> bytes:
+        return overview_csv(self.owner.overview(since, until)).encode()
 
     # ---- newcomers
 
@@ -239,7 +279,7 @@ class AnswerService:
         if explain is not None:
             self.item(explain)
             self._refuse_silent()
-            reason = explanation_fields(self.recommender.explain_for(reviews, explain))
+            reason = self._told(self.recommender.explain_for(reviews, explain))
         rated = self.recommender.predict_for(reviews, items or [])
         rows = zip(items or [], rated, *rated.intervals(), rated.notes, strict=True)
         return {
@@ -255,13 +295,6 @@ class AnswerService:
     def _recommend_for(self, reviews: list[str], n: int, wishes: Wishes) -> list[dict[str, Any]]:
         found = self.recommender.recommend_for(reviews, n, **wishes)
         return self._reasoned(-1, self.recommender.newcomer(reviews), found)
-
-
-def _rows(found: list[Recommendation], reasons: list[str]) -> list[dict[str, Any]]:
-    return [
-        {"item": one.item, "title": one.title, "rating": one.rating, "item_mean": one.item_mean, "reason": reason}
-        for one, reason in zip(found, reasons, strict=True)
-    ]
 
 
 def _as_fields(value: Any) -> dict[str, Any]:

@@ -34,6 +34,10 @@ class CallAnswerer:
             "compare": service.compare,
             "person": service.person,
             "thing": service.thing,
+            "audience": service.audience,
+            "categories": service.facts.categories,
+            "overview": service.overview,
+            "overview_table": service.overview_table,
             "summary": service.summary,
             "results": lambda: self._results(),
         }

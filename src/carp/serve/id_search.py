@@ -104,6 +104,10 @@ class Register:
         """What one is called besides its id, if that is known."""
         return None if self.titles is None else self.titles[owner] or None
 
+    def by_reviews(self, most: int) -> list[int]:
+        """The places of those with most reviews."""
+        return [int(place) for place in self._by_reviews[:most]]
+
     @cached_property
     def _by_reviews(self) -> NDArray[np.int64]:
         return np.argsort(-self.counts, kind="stable")
@@ -132,14 +136,15 @@ class Register:
     def mean(self, owner: int) -> float | None:
         return None if np.isnan(self.means[owner]) else self.fitted_corpus.own_rating(float(self.means[owner]))
 
-    def search(self, words: str, limit: int, offset: int) -> Found:
+    def search(self, words: str, limit: int, offset: int, allowed: NDArray[np.bool_] | None = None) -> Found:
         """Ids that begin with the words, then ids that hold them, then titles in the same way, then texts that do.
 
-        Without words all are found, those with most reviews first.
+        Without words all are found, those with most reviews first. Where only some are allowed, no other is found.
         """
         words = words.strip()
         if not words:
-            return Found(len(self.ids), self._by_reviews[offset : offset + limit].tolist(), {}, True)
+            everybody = self._by_reviews if allowed is None else self._by_reviews[allowed[self._by_reviews]]
+            return Found(len(everybody), everybody[offset : offset + limit].tolist(), {}, True)
         ids = self._names.having(words, len(self.ids))
         first = self._names.beginning(words)
         ranked = sorted(ids, key=lambda place: (place not in first, self._rank[place]))
@@ -150,6 +155,8 @@ class Register:
             reviews.setdefault(int(self._owner[record]), record)
         known = set(ranked)
         ranked += [place for place in reviews if place not in known]
+        if allowed is not None:
+            ranked = [place for place in ranked if allowed[place]]
         return Found(len(ranked), ranked[offset : offset + limit], reviews, complete)
 
     def _by_title(self, words: str, known: set[int]) -> list[int]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import carp
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
     from carp.serve.engine_pool import Engine
 
 POLICY = (
-    "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "default-src 'self'; img-src 'self' data:{pictures}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "object-src 'none'"
 )
 HEADERS = [
-    (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -49,8 +49,11 @@ class RequestMiddleware:
         rules: AccessRules,
         limit: RateLimit,
         log: LogLines,
+        pictures: Sequence[str] = (),
     ) -> None:
         self.app = app
+        policy = POLICY.format(pictures="".join(f" {origin}" for origin in pictures))
+        self.headers = [(b"content-security-policy", policy.encode()), *HEADERS]
         self.engine = engine
         self.counters = counters
         self.rules = rules
@@ -110,7 +113,7 @@ class _Passage:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = [*message["headers"], *HEADERS, (b"x-request-id", self.id.encode())]
+            headers = [*message["headers"], *self.middleware.headers, (b"x-request-id", self.id.encode())]
             if (facts := ANSWERED_BY.get() or self.middleware.engine.facts) is not None:
                 headers.append((b"x-carp-bundle", facts.bundle.encode()))
             message["headers"] = headers

@@ -67,7 +67,7 @@ def verdict(user: str, ratings: Sequence[tuple[str, float]], span: float, reason
     apart = abs(round(one, 2) - round(other, 2))  # of the numbers as they are shown
     end = f"{ratings[better][0]} is predicted {apart:.2f} higher"
     because = reasons[better]
-    if because is not None and because.parts:
+    if because is not None and (because.parts or because.little_known):
         return f"{start}: {end}. {first_words(because)}"
     if because is None or not because.units:
         return f"{start}: {end}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -26,6 +27,7 @@ KINDS = {
     ".webmanifest": "application/manifest+json",
 }
 INDEX = "index.html"
+PICTURES = b'<meta name="carp-pictures" content="">'  # where the page learns from where it may load pictures
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,18 @@ class Served:
     tag: str  # of this very content, so that a browser need not fetch it again
 
 
-def page_files() -> dict[str, Served]:
-    """The files of the explorer page by their names below /static/."""
+def page_files(pictures: Sequence[str] = ()) -> dict[str, Served]:
+    """The files of the explorer page by their names below /static/; it shows pictures from these origins alone."""
     found: dict[str, Served] = {}
     _gather(resources.files("carp.serve").joinpath("page"), "", found)
+    if INDEX in found:
+        told = PICTURES.replace(b'""', b'"' + " ".join(pictures).encode() + b'"')
+        found[INDEX] = _served(found[INDEX].body.replace(PICTURES, told), found[INDEX].kind)
     return found
+
+
+def _served(body: bytes, kind: str) -> Served:
+    return Served(body, kind, f'"{hashlib.sha256(body).hexdigest()[:20]}"')
 
 
 def _gather(folder: Traversable, before: str, found: dict[str, Served]) -> None:
@@ -49,9 +58,7 @@ def _gather(folder: Traversable, before: str, found: dict[str, Served]) -> None:
         if entry.is_dir():
             _gather(entry, f"{before}{entry.name}/", found)
         elif Path(entry.name).suffix in KINDS:
-            body = entry.read_bytes()
-            tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-            found[before + entry.name] = Served(body, KINDS[Path(entry.name).suffix], tag)
+            found[before + entry.name] = _served(entry.read_bytes(), KINDS[Path(entry.name).suffix])
 
 
 def result_sections(folder: Path) -> list[dict[str, str]]:

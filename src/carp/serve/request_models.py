@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -38,6 +39,30 @@ class Search(_Query):
     q: Annotated[str, Field(max_length=500)] = ""
     limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 20
     offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+
+
+class ThingSearch(Search):
+    category: Annotated[Id | None, Field(description="find things of this category alone")] = None
+
+
+class CategorySearch(_Query):
+    q: Annotated[str, Field(max_length=500)] = ""
+    limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 50
+
+
+class AudienceQuery(_Query):
+    n: Annotated[int, Field(ge=1, le=50)] = 8
+
+
+class PeriodQuery(_Query):
+    """Days from the first to the last, both included."""
+
+    since: Annotated[date | None, Field(description="the first day, as 2026-01-31")] = None
+    until: Annotated[date | None, Field(description="the last day")] = None
+
+    def days(self) -> tuple[str | None, str | None]:
+        since, until = (None if day is None else day.isoformat() for day in (self.since, self.until))
+        return since, until
 
 
 class Nothing(_Query):

@@ -10,7 +10,8 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
 
-from carp.explain.explanation import Explanation, Mark, Sentiment, Side
+from carp.explain.explanation import Explanation, Mark, Sentence, Sentiment, Side, Tone
+from carp.explain.profiles import WeightsAre
 from carp.render.summed_telling import Told
 
 
@@ -37,12 +38,24 @@ class ItemRating(BaseModel):
     note: str | None
 
 
+class FactsShown(BaseModel):
+    """What is known of a thing besides its reviews."""
+
+    categories: list[str]
+    picture: str | None = Field(description="the address of a picture, which the service never fetches")
+
+
+class AllFactsShown(FactsShown):
+    description: str | None
+
+
 class RecommendedItem(BaseModel):
     item: str
     title: str | None
     rating: float
     item_mean: float | None
     reason: str
+    facts: FactsShown | None
 
 
 class RecommendAnswer(BaseModel):
@@ -57,6 +70,7 @@ class FoundId(BaseModel):
     reviews: int
     mean: float | None
     snippet: str
+    facts: FactsShown | None
 
 
 class UsersAnswer(BaseModel):
@@ -80,7 +94,14 @@ def _all_fields(kind: type, name: str, **more: Any) -> type[BaseModel]:
     return made
 
 
-ExplainAnswer = _all_fields(Explanation, "ExplainAnswer", prevailing=(Sentiment | None, ...), told=(Told, ...))
+ExplainAnswer = _all_fields(
+    Explanation,
+    "ExplainAnswer",
+    prevailing=(Sentiment | None, ...),
+    little_known=(bool, ...),
+    told=(Told, ...),
+    facts=(AllFactsShown | None, ...),
+)
 
 
 class NewcomerAnswer(BaseModel):
@@ -93,7 +114,10 @@ class ComparedItem(BaseModel):
     item: str
     title: str | None
     rating: float
+    low: float | None
+    high: float | None
     item_mean: float | None
+    facts: AllFactsShown | None
     explanation: ExplainAnswer | None  # type: ignore[valid-type]
 
 
@@ -112,6 +136,7 @@ class PersonAnswer(BaseModel):
     ratings: dict[str, int]
     model: str
     notes: list[str]
+    weights_are: WeightsAre
 
 
 class SharedViewpointShown(BaseModel):
@@ -139,6 +164,7 @@ class ThingAnswer(BaseModel):
     ratings: dict[str, int]
     model: str
     notes: list[str]
+    facts: AllFactsShown | None
 
 
 class SummarySentenceShown(BaseModel):
@@ -151,6 +177,8 @@ class SummarySentenceShown(BaseModel):
     weight: float | None
     aspect: int
     sentiment: Sentiment | None
+    tone: Tone | None = Field(description="what it says, whatever the model makes of it")
+    turned: bool = Field(description="whether this person's taste turns round what it says")
 
 
 class SummaryAnswer(BaseModel):
@@ -159,6 +187,78 @@ class SummaryAnswer(BaseModel):
     title: str | None
     sentences: list[SummarySentenceShown]
     notes: list[str]
+
+
+class PersonSuited(BaseModel):
+    user: str
+    rating: float
+    usual: float | None = Field(description="what this person gives on average")
+    reviews: int
+    writes_about: list[str]
+
+
+class AudienceAnswer(BaseModel):
+    item: str
+    title: str | None
+    people: list[PersonSuited]
+
+
+class CategoryShown(BaseModel):
+    name: str
+    things: int
+
+
+class CategoriesAnswer(BaseModel):
+    total: int
+    categories: list[CategoryShown]
+
+
+class AspectLine(BaseModel):
+    name: str
+    reviews: int = Field(description="of those read, how many say so")
+    share: float
+    sentences: list[Sentence]
+
+
+class ThingLine(BaseModel):
+    item: str
+    title: str | None
+    facts: FactsShown | None
+    reviews: int
+    mean: float | None
+    why: str
+    sentences: list[Sentence]
+
+
+class PersonLine(BaseModel):
+    user: str
+    item: str = Field(description="what they reviewed last")
+    title: str | None
+    reviews: int
+    mean: float | None
+    last: str = Field(description="the day of their last review")
+    why: str
+    sentences: list[Sentence]
+
+
+class DatesShown(BaseModel):
+    first: str
+    last: str
+    undated: int
+
+
+class OverviewAnswer(BaseModel):
+    reviews: int
+    held_back: int = Field(description="reviews that test the model and are not counted here")
+    read: int = Field(description="reviews whose sentences were read")
+    mean: float | None
+    dates: DatesShown | None = Field(description="null where no review has a date")
+    praised: list[AspectLine]
+    complained: list[AspectLine]
+    most_reviewed: list[ThingLine]
+    at_risk: list[ThingLine]
+    loved_by_few: list[ThingLine]
+    left: list[PersonLine] | None = Field(description="null where no review has a date")
 
 
 class ExamplePair(BaseModel):
@@ -182,6 +282,8 @@ class AboutAnswer(BaseModel):
     example: ExamplePair | None
     mean: float
     results: bool
+    described: bool = Field(description="whether categories, descriptions or pictures of things are known")
+    dated: bool = Field(description="whether reviews have dates")
 
 
 class ResultSection(BaseModel):

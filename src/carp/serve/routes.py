@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Query, Request
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 
 import carp
@@ -25,14 +26,18 @@ from carp.serve.page_files import INDEX, docs_page, page_files
 from carp.serve.problems import Problem, echo, no_room
 from carp.serve.request_counts import Counters
 from carp.serve.request_models import (
+    AudienceQuery,
+    CategorySearch,
     CompareQuery,
     Newcomer,
     Nothing,
     PairQuery,
+    PeriodQuery,
     Predict,
     RecommendQuery,
     Search,
     SummaryQuery,
+    ThingSearch,
 )
 
 if TYPE_CHECKING:
@@ -40,16 +45,24 @@ if TYPE_CHECKING:
 
 AT_ONCE = 50  # pairs of a batch rated in one turn: others come in between
 QUIET = {"tracing": False, "metrics": False, "logs": False}  # nothing is reported to anybody outside
+SMALLEST_PACKED = 1_000  # bytes: what is smaller is sent as it is
+PACKED_LEVEL = 5  # higher ones take longer than they save
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 None_ = Annotated[Nothing, Query()]
 
 
-def make_app(recommender: Recommender, results: Path | None = None, *, log: LogLines | None = None) -> FastAPI:
+def make_app(
+    recommender: Recommender,
+    results: Path | None = None,
+    *,
+    log: LogLines | None = None,
+    pictures: Sequence[str] = (),
+) -> FastAPI:
     """The service for a fitted recommender, answering in this process."""
     from carp.serve.local_engine import LocalEngine
 
-    return app_for(LocalEngine(recommender, results), log=log)
+    return app_for(LocalEngine(recommender, results), log=log, pictures=pictures)
 
 
 def app_for(
@@ -59,6 +72,7 @@ def app_for(
     limit: RateLimit | None = None,
     log: LogLines | None = None,
     metrics_here: bool = True,
+    pictures: Sequence[str] = (),
 ) -> FastAPI:
     """The service in front of an engine."""
     rules, limit, log = rules or AccessRules(), limit or RateLimit(0), log or LogLines(None)
@@ -66,10 +80,11 @@ def app_for(
     _find(app, engine)
     _rate(app, engine)
     _explain(app, engine)
+    _own(app, engine)
     _tell(app, engine)
     _watch(app, engine)
     _administer(app, engine)
-    _page(app)
+    _page(app, pictures)
     counters = Counters([*(str(getattr(route, "path", "")) for route in app.routes), "/metrics"])
     app.state.counters = counters
     if metrics_here:
@@ -77,7 +92,8 @@ def app_for(
     described = cache(lambda: describe(app, key=rules.key is not None))
     app.openapi = described  # type: ignore[method-assign]
     around: dict[str, Any] = {"engine": engine, "counters": counters, "rules": rules, "limit": limit, "log": log}
-    app.add_middleware(RequestMiddleware, **around)
+    app.add_middleware(GZipMiddleware, minimum_size=SMALLEST_PACKED, compresslevel=PACKED_LEVEL)
+    app.add_middleware(RequestMiddleware, **around, pictures=pictures)  # the last one added is around all others
     return app
 
 
@@ -107,6 +123,10 @@ def _bare_app() -> FastAPI:
     return app
 
 
+class TableResponse(Response):
+    media_type = "text/csv"
+
+
 def answered(value: Any) -> Response:
     body = value if isinstance(value, bytes) else msgspec.json.encode(value)
     return Response(body, media_type="application/json")
@@ -118,8 +138,16 @@ def _find(app: FastAPI, engine: Engine) -> None:
         return answered(await engine.ask("users", query.q, query.limit, query.offset))
 
     @app.get("/api/items", summary="Things, by id or by the text of their reviews", response_model=answers.ItemsAnswer)
-    async def items(query: Annotated[Search, Query()]) -> Response:
-        return answered(await engine.ask("items", query.q, query.limit, query.offset))
+    async def items(query: Annotated[ThingSearch, Query()]) -> Response:
+        return answered(await engine.ask("items", query.q, query.limit, query.offset, query.category))
+
+    @app.get(
+        "/api/categories",
+        summary="Categories of things, those of most things first",
+        response_model=answers.CategoriesAnswer,
+    )
+    async def categories(query: Annotated[CategorySearch, Query()]) -> Response:
+        return answered(await engine.ask("categories", query.q, query.limit))
 
 
 def _rate(app: FastAPI, engine: Engine) -> None:
@@ -189,6 +217,32 @@ def _explain(app: FastAPI, engine: Engine) -> None:
     )
     async def summary(item: str, query: Annotated[SummaryQuery, Query()]) -> Response:
         return answered(await engine.ask("summary", query.user, item, query.n))
+
+    @app.get(
+        "/api/items/{item:path}/audience",
+        summary="People whom a thing would suit",
+        response_model=answers.AudienceAnswer,
+    )
+    async def suited(item: str, query: Annotated[AudienceQuery, Query()]) -> Response:
+        return answered(await engine.ask("audience", item, query.n))
+
+
+def _own(app: FastAPI, engine: Engine) -> None:
+    """What an owner asks."""
+
+    @app.get(
+        "/api/overview",
+        summary="Praise and complaints, things at risk, things loved by few, people who left",
+        response_model=answers.OverviewAnswer,
+    )
+    async def overview(query: Annotated[PeriodQuery, Query()]) -> Response:
+        return answered(await engine.ask("overview", *query.days()))
+
+    @app.get("/api/overview.csv", summary="The same as a table", response_class=TableResponse)
+    async def overview_table(query: Annotated[PeriodQuery, Query()]) -> Response:
+        body = await engine.ask("overview_table", *query.days())
+        named = {"content-disposition": 'attachment; filename="overview.csv"'}
+        return TableResponse(body, headers=named)
 
 
 def _tell(app: FastAPI, engine: Engine) -> None:
@@ -265,8 +319,8 @@ def _count(app: FastAPI, counters: Counters) -> None:
         return Response(counters.text(), media_type=METRICS)
 
 
-def _page(app: FastAPI) -> None:
-    files = page_files()
+def _page(app: FastAPI, pictures: Sequence[str]) -> None:
+    files = page_files(pictures)
 
     def serve(request: Request, name: str) -> Response:
         if name not in files:

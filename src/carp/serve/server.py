@@ -44,6 +44,7 @@ class ServiceOptions:
     rate: float | None = None  # requests a second and address; None: only for addresses that are not this machine's
     connections: int = MOST_CONNECTIONS
     waiting: int | None = None
+    pictures: tuple[str, ...] = ()  # origins from which the page may load pictures
 
     def limit(self) -> RateLimit:
         return RateLimit(FOR_OTHERS, spare_loopback=True) if self.rate is None else RateLimit(self.rate)
@@ -137,7 +138,14 @@ class Service:
         await self.pool.start(options.model, options.results)
         from carp.serve.routes import app_for, watching_app  # here, while the other process imports torch
 
-        app = app_for(self.pool, rules=options.rules, limit=options.limit(), log=self.log, metrics_here=metrics is None)
+        app = app_for(
+            self.pool,
+            rules=options.rules,
+            limit=options.limit(),
+            log=self.log,
+            metrics_here=metrics is None,
+            pictures=options.pictures,
+        )
         app.state.counters.measures = self.measures
         doors = [self._open(app, listening)]
         self.door = doors[0]

@@ -12,6 +12,8 @@ from carp.recommender import Recommender
 from carp.reviews.split_parts import TEST
 from carp.training.fitted_corpus import FittedCorpus
 
+EXAMPLES_LOOKED_AT = 100
+
 
 def about(recommender: Recommender) -> dict[str, Any]:
     fitted, scale, model = recommender.fitted_corpus, recommender.fitted_corpus.scale, recommender.model
@@ -29,8 +31,10 @@ def about(recommender: Recommender) -> dict[str, Any]:
         "capsules": recommender.explainer.for_and_against,
         "newcomers": model.separates,
         "corpus": file_name(str(sources[0])) if sources else None,
-        "example": example_pair(fitted),
+        "example": example_pair(recommender),
         "mean": fitted.own_rating(float(recommender.baseline.mean)),
+        "described": fitted.item_texts is not None and any(fitted.item_texts.known().values()),
+        "dated": fitted.time is not None,
     }
 
 
@@ -50,12 +54,27 @@ def rating_step(fitted: FittedCorpus) -> float | None:
     return (fitted.scale.high - fitted.scale.low) / (fitted.levels - 1) if whole else None
 
 
-def example_pair(fitted: FittedCorpus) -> dict[str, str] | None:
-    """A held-out pair of which much is written on both sides: its own review can stand beside the reasons."""
+def example_pair(recommender: Recommender) -> dict[str, str] | None:
+    """A typical, good pair to begin with, whose own review was held back and can stand beside the reasons.
+
+    Of the held-out pairs in which a thing that people like was liked, those of which most is written on both sides; of
+    these, the half that is predicted better; of these, the one where what was written moves the averages most towards
+    the rating.
+    """
+    fitted = recommender.fitted_corpus
     records = np.flatnonzero(fitted.part == TEST)
+    mean = float(recommender.baseline.mean)
+    liked = records[(fitted.rating[records] > mean) & (fitted.item_means[fitted.item[records]] > mean)]
+    records = liked if len(liked) else records
     if not len(records):
         return None
     users, items = fitted.user_documents.lengths(), fitted.item_documents.lengths()
     written = np.minimum(users[fitted.user[records]], items[fitted.item[records]])
-    best = int(records[int(np.argmax(written))])
+    most = records[np.argsort(-written, kind="stable")[:EXAMPLES_LOOKED_AT]]
+    pairs = fitted.user[most].astype(np.int64), fitted.item[most].astype(np.int64)
+    predicted = recommender.fitted_model.rate(*pairs)
+    averages = np.asarray(recommender.fitted_model.biases_alone(*pairs).double().cpu())
+    missed = np.abs(predicted - fitted.rating[most])
+    gained = np.abs(averages - fitted.rating[most]) - missed
+    best = int(most[int(np.argmax(np.where(missed <= np.median(missed), gained, -np.inf)))])
     return {"user": fitted.users[int(fitted.user[best])], "item": fitted.items[int(fitted.item[best])]}

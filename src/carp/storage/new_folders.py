@@ -97,14 +97,14 @@ def _exchange() -> Any:
     return function
 
 
-def refuse_existing(path: Path, overwrite: bool, hint: str = "--overwrite") -> None:
-    """An output that exists is never touched unless asked for."""
+def refuse_existing(
+    path: Path, overwrite: bool, other: str = "choose another folder", hint: str = "give overwrite=True"
+) -> None:
+    """An output that exists is never touched unless asked for; `other` and `hint` say how, where it is not Python."""
     if path.exists() and not overwrite:
-        raise UsageError("this already exists", where=str(path), fix=f"choose another --out, or add {hint}")
+        raise UsageError("this already exists", where=str(path), fix=f"{other}, or {hint}")
     if path.exists() and overwrite and any(path.iterdir()) and not (path / MANIFEST).exists():
-        raise UsageError(
-            "this folder was not made by carp and is not overwritten", where=str(path), fix="choose another --out"
-        )
+        raise UsageError("this folder was not made by carp and is not overwritten", where=str(path), fix=other)
 
 
 def seal(folder: Path, kind: str) -> None:

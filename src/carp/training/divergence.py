@@ -54,8 +54,7 @@ def check_epoch(
 def diverged(what: str, epoch: int, batch: int | None, batches: int, kept: str | None) -> DivergedError:
     place = f"epoch {epoch}" if batch is None else f"epoch {epoch}, batch {batch} of {batches}"
     rest = "nothing is kept" if kept is None else f"the checkpoint of epoch {epoch - 1} is kept"
-    fix = "train again with a lower rate, --set learning_rate=..."
-    fix += "" if kept is None else ", and --overwrite"
+    fix = "train again with a lower learning_rate"
     return DivergedError(f"training diverged in {place}: {what}; {rest}", where=kept, fix=fix)
 
 

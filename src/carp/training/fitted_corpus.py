@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from carp.models.batch import NameWords, Pairs, Sizes, TargetReviews, TrainingData
 from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.corpora.item_texts import ItemNames, ItemTexts, no_names
+from carp.reviews.corpora.records import LATEST, NO_TIME
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.corpora.vocabulary_choice import build_vocabulary
 from carp.reviews.documents import Documents, make_documents, training_words
@@ -45,6 +46,7 @@ class FittedCorpus:
     facts: dict[str, Any]
     reviews: Documents | None = None  # training reviews one by one; only while fitting
     item_texts: ItemTexts | None = None  # titles and more, if anything but reviews is known of the items
+    time: NDArray[np.int64] | None = None  # of each record, seconds since 1970 and -1 where unknown; None: no dates
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -197,4 +199,11 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCo
         reviews=make_documents(*seen, place_in_training, len(train), max_words=cap),
         facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
         item_texts=corpus.item_texts,
+        time=_dates(corpus.time),
     )
+
+
+def _dates(time: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The dates of records as they are kept; None where no record has one."""
+    kept = np.clip(np.asarray(time), NO_TIME, LATEST)
+    return kept if bool((kept >= 0).any()) else None

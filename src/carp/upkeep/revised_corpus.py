@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.reviews.corpora.item_texts import ItemTexts
+from carp.reviews.corpora.records import LATEST, NO_TIME
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.documents import Documents
 from carp.reviews.sources.item_records import ItemText
@@ -32,6 +33,7 @@ class AddedReviews(NamedTuple):
     stars: Sequence[float] = ()
     texts: Sequence[str] = ()
     titles: Sequence[str | None] = ()  # of the things, where the reviews say them
+    times: Sequence[int | None] = ()  # seconds since 1970, where the reviews say them
 
     def __len__(self) -> int:
         return len(self.users)
@@ -93,9 +95,21 @@ def revise(
             corpus.item_texts, len(items.column), dict(zip(added.items, added.titles, strict=False)), items
         ),
         reviews=None,
+        time=_times(corpus.time, ~out, added),
     )
     revised = replace(revised, facts={**corpus.facts, "fingerprint": _fingerprint(revised)})
     return RevisedCorpus(revised, Renumbering(users.old, items.old, words), touched_users, touched_items)
+
+
+def _times(known: NDArray[np.int64] | None, stay: NDArray[np.bool_], added: AddedReviews) -> NDArray[np.int64] | None:
+    """When each review was written, those that stay first; None where nobody knows of any."""
+    given = added.times or [None] * len(added)
+    new = np.array([NO_TIME if time is None else time for time in given], dtype=np.int64)
+    if known is None and not (new >= 0).any():
+        return None
+    before = np.full(int(stay.sum()), NO_TIME) if known is None else known[stay]
+    times: NDArray[np.int64] = np.clip(np.concatenate([before, new]), NO_TIME, LATEST).astype(np.int64)
+    return times
 
 
 class _Names(NamedTuple):

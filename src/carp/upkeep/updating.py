@@ -147,19 +147,17 @@ def _news(corpus: FittedCorpus, reviews: Reviews) -> tuple[AddedReviews, list[in
     scale = RatingScale(corpus.scale.low, corpus.scale.high, clip=False, origin="the model")
     stars = scale.to_stars(reviews.ratings, corpus.levels).tolist()
     titles: Sequence[str | None] = reviews.titles or [None] * len(reviews)
-    last = {
-        pair: row
-        for pair, *row in zip(zip(reviews.users, reviews.items, strict=True), stars, reviews.texts, titles, strict=True)
-    }
+    pairs = zip(reviews.users, reviews.items, strict=True)
+    last = {pair: row for pair, *row in zip(pairs, stars, reviews.texts, titles, reviews.times, strict=True)}
     users, items = corpus.users.index(), corpus.items.index()
     rows, replaced, known_already = [], [], 0
-    for (user, item), (star, text, title) in last.items():
+    for (user, item), (star, text, title, time) in last.items():
         record = corpus.record_of_pair.get((users.get(user, -1), items.get(item, -1)))
         if record is not None and corpus.texts[record] == text and abs(corpus.rating[record] - star) < 1e-4:
             known_already += 1
             continue
         replaced += [] if record is None else [record]
-        rows.append((user, item, star, text, title))
+        rows.append((user, item, star, text, title, time))
     return (AddedReviews(*zip(*rows, strict=True)) if rows else AddedReviews()), replaced, known_already
 
 

@@ -50,7 +50,7 @@ class Faithfulness:
     resemblance: Resemblance
     stability: Stability | None
     aspects: tuple[AspectCorrelation, ...]
-    impressions: Impressions | None  # None where the model's reasons rest on no reading guide
+    impressions: Impressions | None  # None where the model's reasons are not told by aspects
     planted: CausesFound | None
     signs: Signs | None  # None where the model does not say what speaks for a thing and what against it
     texts_move: TextsMove | None
@@ -98,7 +98,9 @@ def measure_explanations(
     if scores is not None:
         tell("Ranking by the reviewers' own scores")
     ranked = () if scores is None else aspect_correlations(corpus, held, reasons, scores)
-    relative = None if scores is None or not explainer.reads_by_guide else impressions(corpus, explainer.guide, scores)
+    relative = None
+    if scores is not None and explainer.chooses_by_guide:
+        relative = impressions(corpus, explainer.guide, scores)
     tell("Reading the explanations as they are shown")
     told = explained(explainer, held)
     return Faithfulness(

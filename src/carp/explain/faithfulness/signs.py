@@ -193,7 +193,7 @@ class WordsAloneGuide(ReadingGuide):
 def by_words_alone(explainer: Explainer) -> Explainer | None:
     """An explainer of the same model that does not look at the ratings of the reviews; None where ours does not
     either."""
-    if not explainer.reads_by_guide:
+    if not explainer.chooses_by_guide:
         return None
     found, guide = type(explainer)(explainer.fitted), explainer.guide
     found.guide = WordsAloneGuide(guide.praise, guide.aspects, guide.mean_rating, guide.clear_tone)

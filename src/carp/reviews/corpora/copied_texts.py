@@ -10,7 +10,7 @@ words. Texts that share a key are compared; those that share most of their tripl
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import UsageError, nearest
-from carp.reviews.corpora.string_column import stretch
+from carp.reviews.corpora.string_column import let_go
 from carp.reviews.text.tokens import Tokens, has_word
 
 DROP, GROUP, KEEP = COPY_RULES = ("drop", "group", "keep")
 NO_WORD_MARK, SHORT_MARK = 0, 1  # instead of a mark: the text has no word, or is too short to be a copy
 SHORTEST_COPY = 20  # characters; many people write "Great product!" twice without pasting it
 SHORTEST_NEAR_COPY = 10  # words
+PAIRS_AT_ONCE = 100  # compared before their pages are let go
 SAME_SHARE = 0.8  # of the triples of two near-copies
 KEYS, HASHES = 3, 3  # of each text, and those that make a key
 _TRIPLE = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -117,12 +118,20 @@ class CutWords(NamedTuple):
     tokens: NDArray[np.int32]
 
     def triples(self, record: int) -> set[tuple[Any, ...]]:
-        words = stretch(self.tokens, int(self.offsets[record]), int(self.offsets[record + 1])).tolist()
+        words = np.asarray(self.tokens[self.offsets[record] : self.offsets[record + 1]]).tolist()
         return set(zip(words, words[1:], words[2:], strict=False))
 
     def alike(self, one: int, other: int) -> bool:
         ours, theirs = self.triples(one), self.triples(other)
         return len(ours & theirs) >= SAME_SHARE * len(ours | theirs)
+
+    def all_alike(self, pairs: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+        """The pairs that are alike; of the words in a file, few are kept in memory."""
+        found: list[Sequence[int]] = []
+        for first in range(0, len(pairs), PAIRS_AT_ONCE):
+            found += [pair for pair in pairs[first : first + PAIRS_AT_ONCE] if self.alike(*pair)]
+            let_go(self.tokens)
+        return found
 
 
 def find_copies(user: NDArray[np.integer[Any]], mark: Marks, keys: Marks, words: CutWords) -> CopiesFound:
@@ -131,7 +140,7 @@ def find_copies(user: NDArray[np.integer[Any]], mark: Marks, keys: Marks, words:
     person = _neighbours(np.where(mark > SHORT_MARK, by_person, 0))
     likely = np.unique(np.concatenate([_neighbours(keys[:, key]) for key in range(KEYS)]), axis=0)
     same = mark[likely[:, 0]] == mark[likely[:, 1]]
-    near = [pair for pair in likely[~same].tolist() if words.alike(*pair)]
+    near = words.all_alike(likely[~same].tolist())
     exact = np.concatenate([person, likely[same]])
     if not len(exact) and not near:
         return CopiesFound(None, 0, 0)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NO_SPLIT = -1
 NO_TIME = -1
+LATEST = 2**38  # seconds since 1970 that a date may have: the year 10,000 and some
 
 
 class NameColumn(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from mmap import ALLOCATIONGRANULARITY, MADV_DONTNEED, PAGESIZE, mmap
+from mmap import MADV_DONTNEED, mmap
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,24 +17,26 @@ ENTRIES_AT_ONCE = 1 << 18
 
 def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
     """`column[first:last]`. If the column is a memory-mapped file, only this part is read, and its pages are let go."""
-    found = _map_of(column)
-    if found is None:
+    if _map_of(column) is None:
         return column[first:last]
-    file, offset = found
     values = np.array(column[first:last], subok=False)
-    begin = (offset + first * column.itemsize) // PAGESIZE * PAGESIZE
-    end = offset + last * column.itemsize
-    if end > begin:
-        file.madvise(MADV_DONTNEED, begin, end - begin)
+    let_go(column)
     return values
 
 
-def _map_of(column: NDArray[Any]) -> tuple[mmap, int] | None:
-    """The mapping of a whole memory-mapped column, and where in it the column begins; none for arrays and slices."""
+def let_go(column: NDArray[Any]) -> None:
+    """Let go of all pages of a memory-mapped column: around what is read, the system maps what it has at hand."""
+    file = _map_of(column)
+    if file is not None:
+        file.madvise(MADV_DONTNEED)
+
+
+def _map_of(column: NDArray[Any]) -> mmap | None:
+    """The mapping of a whole memory-mapped column; none for arrays and slices."""
     base: object = column.base
     if not isinstance(column, np.memmap) or not isinstance(base, mmap):
         return None
-    return base, column.offset % ALLOCATIONGRANULARITY
+    return base
 
 
 def pieces(column: NDArray[Scalar]) -> Iterator[NDArray[Scalar]]:

@@ -39,8 +39,8 @@ def build_vocabulary(
     if not best:
         raise InputError(
             f"no word is left for the vocabulary ({len(records)} training reviews)",
-            fix="give more reviews, or leave out fewer words (train with --set stop_words=none or, where most reviews "
-            "share their words, --set max_document_share=1)",
+            fix="give more reviews, or leave out fewer words (train with stop_words=none or, where most reviews "
+            "share their words, with max_document_share=1)",
         )
     model_ids = np.zeros(len(corpus.words), dtype=np.int32)
     model_ids[[place for _, _, place in best]] = np.arange(1, len(best) + 1)

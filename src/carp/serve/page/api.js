@@ -8,9 +8,9 @@ const remembered = new Map();
 
 /** What went wrong, in the service's own words where it has any. */
 export class Problem extends Error {
-  constructor({ title, detail, fix, status, id }) {
+  constructor({ title, detail, fix, status, id, kind, nearest }) {
     super(title);
-    Object.assign(this, { title, detail, fix, status, id });
+    Object.assign(this, { title, detail, fix, status, id, kind, nearest });
   }
 }
 
@@ -83,6 +83,8 @@ function problemOf(response, answer) {
     fix: words(said.fix),
     status: response.status,
     id: words(said.id) ?? id,
+    kind: words(said.type)?.replace("urn:carp:", ""),
+    nearest: words(said.nearest),
   });
 }
 

@@ -7,13 +7,15 @@ import { linkTo, readLink } from "./state.js";
 import { count } from "./words.js";
 import { compare } from "./views/compare.js";
 import { offers } from "./views/offers.js";
+import { overview } from "./views/overview.js";
 import { person } from "./views/person.js";
 import { results } from "./views/results.js";
+import { start } from "./views/start.js";
 import { thing } from "./views/thing.js";
 import { whatif } from "./views/whatif.js";
 import { why } from "./views/why.js";
 
-const VIEWS = { why, offers, person, thing, compare, whatif, results };
+const VIEWS = { start, why, offers, person, thing, compare, whatif, overview, results };
 const THEMES = ["auto", "light", "dark"];
 const place = (id) => document.getElementById(id);
 
@@ -26,7 +28,7 @@ let running = new AbortController();
 /** Go where the state has changed to; a new entry for the back button. */
 function go(change) {
   const state = readLink(location.hash);
-  location.hash = linkTo(state.view || "why", { ...state, ...change });
+  location.hash = linkTo(state.view || "start", { ...state, ...change });
 }
 
 /** Keep a small change of state in the link without a new entry. */
@@ -83,7 +85,7 @@ function drawQuestion(view, state) {
     shown.question.update(state);
     return;
   }
-  shown.question = view.question(state, go);
+  shown.question = view.question(state, go, about);
   fill(place("question"), shown.question.node);
 }
 
@@ -93,7 +95,7 @@ const loading = () =>
 // ---- from link to view
 
 function settled(state) {
-  if (!state.view) return { ...state, view: "why" };
+  if (!state.view) return { ...state, view: "start" };
   return state;
 }
 
@@ -142,16 +144,27 @@ async function answer(view, state, signal, sameView) {
     if (signal.aborted) return;
     drawTitle(view, state); // the answer may have told what things are called
     shown.question.rename?.();
-    shown.result = view.show(found, state, { about, remember, go });
+    const rename = () => shown.question?.rename?.();
+    shown.result = view.show(found, state, { about, remember, go, rename });
     fill(target, shown.result.nodes);
     say(shown.result.said);
+    showPart(state.part);
   } catch (problem) {
     if (signal.aborted) return;
     fill(
       target,
-      problemCard(problem, () => open({ moveFocus: false })),
+      problemCard(problem, () => open({ moveFocus: false }), { state, about }),
     );
   }
+}
+
+/** A link may lead to one part of a view. */
+function showPart(part) {
+  const found = part && [...document.querySelectorAll("[data-part]")].find((node) => node.dataset.part === part);
+  if (!found) return;
+  found.classList.add("asked-for");
+  found.querySelector("[tabindex='-1']")?.focus({ preventScroll: true });
+  found.scrollIntoView({ block: "start" });
 }
 
 function noSuchView(state) {

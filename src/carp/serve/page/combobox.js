@@ -2,22 +2,25 @@
 
 import { get } from "./api.js";
 import { fill, freshId, h, name, neutral } from "./dom.js";
+import { thumbnail } from "./pictures.js";
 import { called, thingName } from "./titles.js";
 import { counted, number } from "./words.js";
 
 const PAUSE = 160;
 const SHOWN = 20;
+const CHIPS = 6;
 const KINDS = {
   user: { path: "users", label: "Person", many: "people", nobody: "Nobody matches" },
   item: { path: "items", label: "Thing", many: "things", nobody: "Nothing matches" },
+  category: { path: "categories", label: "Category", many: "categories", nobody: "No category matches" },
 };
+const EVERYTHING = { id: "", title: "Everything" };
 
 /** A field to choose a person or a thing. `choose` is told the id; `show` puts an id into the field. */
 export function picker(kind, { label = KINDS[kind].label, value = "", hint = "", choose }) {
   const about = KINDS[kind];
   const list = h("ul", { role: "listbox", id: freshId("options"), "aria-label": about.many });
   const status = h("p", { class: "picker-status soft", role: "status" });
-  const popup = h("div", { class: "popup", hidden: true }, list, status);
   const input = h("input", {
     type: "text",
     role: "combobox",
@@ -32,10 +35,12 @@ export function picker(kind, { label = KINDS[kind].label, value = "", hint = "",
     spellcheck: "false",
     placeholder: hint || `choose a ${label.toLowerCase()}`,
   });
+  const narrow = kind === "item" ? h("div", { class: "chips narrow", hidden: true }) : null;
+  const popup = h("div", { class: "popup", hidden: true }, narrow, list, status);
   const chevron = h("span", { class: "chevron", "aria-hidden": "true" });
   const tag = h("small", { class: "soft thing-id picker-id" });
   const node = h("span", { class: "picker" }, input, chevron, tag, popup);
-  const field = { kind, tag, input, list, status, popup, about, choose, node, chosen: value, options: [], active: -1 };
+  const field = { kind, tag, input, list, status, popup, about, narrow, category: null, choose, node, chosen: value, options: [], active: -1 };
   listen(field);
   write(field);
   return {
@@ -68,6 +73,7 @@ function listen(field) {
   input.addEventListener("keydown", (event) => press(field, event));
   input.addEventListener("focus", () => input.select());
   input.addEventListener("click", () => popup.hidden && search(field, "", 0));
+  if (field.narrow) input.addEventListener("focus", () => offerCategories(field), { once: true });
   node.addEventListener("focusout", (event) => {
     if (node.contains(event.relatedTarget)) return;
     write(field);
@@ -162,13 +168,37 @@ function search(field, words, pause = PAUSE) {
 
 async function find(field, words, signal) {
   try {
-    const answer = await get(field.about.path, { q: words || null, limit: SHOWN }, { signal });
-    if (!signal.aborted) offer(field, answer[field.about.path], answer, words);
+    const answer = await get(field.about.path, { q: words || null, limit: SHOWN, category: field.category }, { signal });
+    if (!signal.aborted) offer(field, found(field, answer, words), answer, words);
   } catch (problem) {
     if (signal.aborted) return;
     offer(field, [], { total: 0 }, words);
     field.status.textContent = [problem.title, problem.fix].filter(Boolean).join(". ");
   }
+}
+
+/** What was found, as options; of categories, everything comes first. */
+function found({ kind, about }, answer, words) {
+  if (kind !== "category") return answer[about.path];
+  const options = answer.categories.map(({ name: id, things }) => ({ id, things }));
+  return words ? options : [EVERYTHING, ...options];
+}
+
+/** The largest categories as buttons above the list of things, where things have any. */
+async function offerCategories(field) {
+  const { categories } = await get("categories", { limit: CHIPS }).catch(() => ({ categories: [] }));
+  if (!categories.length) return;
+  const buttons = categories.map(({ name: category }) => {
+    const button = h("button", { type: "button", class: "chip", "aria-pressed": "false" }, category);
+    button.addEventListener("click", () => {
+      field.category = field.category === category ? null : category;
+      for (const one of buttons) one.setAttribute("aria-pressed", String(one === button && field.category !== null));
+      search(field, field.input.value === written(field) ? "" : field.input.value, 0);
+    });
+    return button;
+  });
+  fill(field.narrow, h("span", { class: "soft small" }, "Only "), buttons);
+  field.narrow.hidden = false;
 }
 
 function offer(field, options, { total, complete = true }, words) {
@@ -185,12 +215,17 @@ function offer(field, options, { total, complete = true }, words) {
   else field.status.textContent = total === 1 ? "one match" : `${total} ${many}`;
 }
 
-function optionRow({ id, title, reviews, mean, snippet }) {
-  const facts = [counted(reviews, "review"), typeof mean === "number" && `average ${number(mean, 1)}`].filter(Boolean);
+function optionRow({ id, title, reviews, mean, snippet, things, facts: more }) {
+  const facts = [
+    typeof reviews === "number" && counted(reviews, "review"),
+    typeof things === "number" && counted(things, "thing"),
+    typeof mean === "number" && `average ${number(mean, 1)}`,
+  ].filter(Boolean);
   return h(
     "li",
     { role: "option", id: freshId("option"), "aria-selected": "false" },
-    h("span", { class: "option-name" }, title ? thingName(id) : name(id)),
+    more && thumbnail(more, title ?? id, "tiny"),
+    h("span", { class: "option-name" }, title && id ? thingName(id) : name(title ?? id)),
     h("span", { class: "soft option-facts" }, facts.join(" · ")),
     snippet && h("span", { class: "soft option-snippet", dir: "auto" }, snippet),
   );

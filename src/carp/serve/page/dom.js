@@ -52,6 +52,9 @@ export function fill(element, ...children) {
 /** An id or a name, kept apart from the direction of the words around it. */
 export const name = (text) => h("bdi", { class: "name" }, text);
 
+/** A line of help beside what is not plain by itself. */
+export const help = (...words) => h("p", { class: "help" }, words);
+
 let numbers = 0;
 export const freshId = (stem) => `${stem}-${(numbers += 1)}`;
 

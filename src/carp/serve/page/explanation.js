@@ -5,7 +5,7 @@ import { capsules, ratingBlock, sign } from "./gauges.js";
 import { heatMaps, sideColumn } from "./heatmap.js";
 import { SIDE_TITLE, legend, marked, sideBlock } from "./sentences.js";
 import { sumTable, summedSections } from "./summed.js";
-import { SPEAKS, capital, number, plain } from "./words.js";
+import { SPEAKS, capital, counting, number, numbered, plain } from "./words.js";
 
 /** The whole of it, in the order in which people ask. */
 export function explanationBlocks(explanation, { range, cell, pinned }) {
@@ -15,19 +15,20 @@ export function explanationBlocks(explanation, { range, cell, pinned }) {
     h(
       "section",
       { class: "answer card", "aria-label": "Predicted rating" },
+      h("h2", { class: "unseen" }, "The predicted rating"),
       h("div", null, ratingBlock(told, range), h("p", { class: "summary", dir: "auto" }, told.told?.summary), notes(told.notes)),
       summed ? sumTable(told) : capsules(told),
     ),
     summed && summedSections(told, told.target && heldOut(told)),
     told.units.length > 0 && reasonsSection(told),
     !summed && told.units.length === 0 && told.target && heldOut(told),
-    !summed && (told.positive && told.coupling_positive?.length ? meeting(told, { cell, pinned }) : sidesOnly(told)),
+    !summed && !told.little_known && (told.positive && told.coupling_positive?.length ? meeting(told, { cell, pinned }) : sidesOnly(told)),
   ];
 }
 
 /** An explanation in which every list is there; a model without capsules leaves some out. */
 export function completed(explanation) {
-  const units = explanation.units ?? [];
+  const units = (!explanation.little_known && explanation.units) || []; // where little is known, no reason is counted
   const gathered = (kind) => {
     const found = new Map(units.map((unit) => [unit[kind].index, unit[kind]]));
     return [...found.values()].sort((one, other) => one.index - other.index);
@@ -58,18 +59,23 @@ function reasonsSection(explanation) {
       h("h2", null, "Reasons"),
       h("p", { class: "soft lead" }, "Each is something the person cares about that met something people say."),
       legend("own", "shared"),
-      explanation.units.map((unit, at) => reasonCard(unit, at + 1, user)),
+      explanation.units.map((unit, at) =>
+        reasonCard(unit, explanation.told?.units?.[at], at + 1, user, strongestOf(explanation.units, unit.sentiment)),
+      ),
     ),
     target && heldOut(explanation),
   );
 }
 
-function reasonCard(unit, place, user) {
+const strongestOf = (units, sentiment) =>
+  Math.max(...units.filter((unit) => unit.sentiment === sentiment).map((unit) => unit[sentiment]));
+
+function reasonCard(unit, said, place, user, strongest) {
   const side = (kind) =>
     h(
       "div",
       { class: "side" },
-      h("p", { class: "soft side-label" }, `${SIDE_TITLE[kind]} · ${kind} ${unit[kind].index}`),
+      h("p", { class: "soft side-label" }, `${SIDE_TITLE[kind]} · ${unit[kind].name || numbered(unit[kind], kind)}`),
       sideBlock(unit[kind], kind, { skip: kind === "viewpoint" ? user && "user" : "item", titled: false }),
     );
   return h(
@@ -79,28 +85,30 @@ function reasonCard(unit, place, user) {
       "header",
       null,
       sign(unit.sentiment),
-      h("h3", null, `Reason ${place} ${SPEAKS[unit.sentiment]}`),
-      h("p", { class: "soft coupling" }, `weighs ${number(unit.positive)} for, ${number(unit.negative)} against`),
+      h("h3", { dir: "auto" }, `Reason ${place} ${SPEAKS[unit.sentiment]}${said ? `: ${said.title}` : ""}`),
+      h("p", { class: "soft coupling" }, counting(unit[unit.sentiment] / strongest)),
     ),
     h("div", { class: "pair" }, side("viewpoint"), side("aspect")),
   );
 }
 
-function heldOut({ target, positive }) {
-  const words = target.text.trim() ? marked(target.text, target.marks) : h("i", null, "The review has no words.");
+function heldOut({ target, positive, little_known: little }) {
+  const marks = little ? [] : target.marks;
+  const words = target.text.trim() ? marked(target.text, marks) : h("i", null, "The review has no words.");
   return h(
     "aside",
     { class: "held-out", "aria-label": "What they really wrote" },
     h("h2", null, "What they really wrote"),
     h("p", { class: "soft lead" }, `Hidden from the model. It came with a rating of ${plain(target.rating)}.`),
     h("figure", { class: "card wrote" }, h("blockquote", { dir: "auto" }, words)),
-    legend(...(positive ? ["positive", "negative"] : ["matched"])),
+    !little && legend(...(positive ? ["positive", "negative"] : ["matched"])),
   );
 }
 
 const CELLS_SAY =
-  "The stronger its colour, the more a cell weighs. Touch one, or walk with the arrow keys, to light up the sentences it " +
-  "stands for. A framed cell is a reason above.";
+  "For the curious: rows are what the person cares about, columns what people say of the thing. The stronger its colour, " +
+  "the more the two count together. Touch a cell, or walk with the arrow keys, to light up its sentences. A framed cell is " +
+  "a reason above.";
 
 function meeting(explanation, { cell, pinned }) {
   const maps = heatMaps(explanation, { cell, pinned, skipUser: explanation.user ? "user" : null });

@@ -22,7 +22,7 @@ export function factsOf(explanation) {
     { kind: "average", label: "Its average", value: average, remark: "of all its ratings" },
     {
       kind: "baseline",
-      label: "Without texts",
+      label: "By averages alone",
       value: baseline,
       remark: movedWords(rating - baseline),
     },
@@ -37,8 +37,8 @@ export function factsOf(explanation) {
 
 const movedWords = (step) =>
   Math.abs(step) < 0.005
-    ? "the words do not move it"
-    : `the words move it ${number(Math.abs(step))} ${step > 0 ? "up" : "down"}`;
+    ? "what was written does not move it"
+    : `what was written moves it ${number(Math.abs(step))} ${step > 0 ? "up" : "down"}`;
 
 /** Predicted rating, scale and comparison: the answer in one look. */
 export function ratingBlock(explanation, range) {
@@ -57,16 +57,26 @@ export function ratingBlock(explanation, range) {
         icon("predicted"),
         "predicted, ",
         known(explanation.item_mean) ? h("strong", null, againstAverage(explanation)) : "no average to hold it against",
-        h("span", { class: "soft" }, ` on a scale from ${plain(low)} to ${plain(high)}${intervalWords(explanation)}`),
+        h("span", { class: "soft" }, ` on a scale from ${plain(low)} to ${plain(high)}`),
       ),
     ),
-    scale([{ kind: "predicted", value: explanation.rating }, ...facts], range),
+    scale([{ kind: "predicted", value: explanation.rating }, ...facts], range, { band: explanation }),
+    rangeLine(explanation),
     facts.length > 0 && h("dl", { class: "facts" }, facts.map(factRow)),
   );
 }
 
-const intervalWords = ({ low, high }) =>
-  known(low) && known(high) ? `; nine ratings of ten lie between ${number(low, 1)} and ${number(high, 1)}` : "";
+/** How sure the prediction is, in words; nothing where nobody knows. */
+export function rangeLine({ low, high }) {
+  if (!known(low) || !known(high)) return null;
+  return h(
+    "p",
+    { class: "range", "data-part": "range", tabindex: -1 },
+    h("span", { class: "range-sign", "aria-hidden": "true" }),
+    h("strong", null, `Likely between ${number(low, 1)} and ${number(high, 1)}`),
+    h("span", { class: "soft" }, ": of ten such predictions, nine come true within the shaded range."),
+  );
+}
 
 export const againstAverage = ({ rating, item_mean: average }) => against(rating - average, "its average");
 
@@ -78,9 +88,9 @@ const factRow = ({ kind, label, value, remark }) =>
     h("dd", null, h("strong", null, number(value)), " ", h("span", { class: "soft" }, remark)),
   );
 
-export function scale(facts, [low, high], { small = false } = {}) {
+export function scale(facts, [low, high], { small = false, band } = {}) {
   const place = (value) => `${(high > low ? Math.max(0, Math.min((value - low) / (high - low), 1)) : 0.5) * 100}%`;
-  const labels = { predicted: "predicted", actual: "really given", baseline: "without the texts", average: "average" };
+  const labels = { predicted: "predicted", actual: "really given", baseline: "by averages alone", average: "average" };
   const said = facts.map(({ kind, value }) => `${labels[kind]} ${number(value)}`).join(", ");
   const middle = small ? 12 : 14;
   const ticks = stepsOf(low, high).map((step) => [
@@ -93,6 +103,9 @@ export function scale(facts, [low, high], { small = false } = {}) {
     "svg",
     { class: small ? "scale small" : "scale", role: "img", "aria-label": `Rating scale: ${said}` },
     svg("line", { class: "rail", x1: 0, x2: "100%", y1: middle, y2: middle }),
+    known(band?.low) &&
+      known(band?.high) &&
+      svg("line", { class: "band", x1: place(band.low), x2: place(band.high), y1: middle, y2: middle }),
     small ? null : ticks,
     shapes,
   );
@@ -126,7 +139,7 @@ function capsule(sentiment, explanation) {
       null,
       sign(sentiment),
       `${capital(likelihood(length))} ${feeling}`,
-      longer && h("span", { class: "longer" }, "prevails"),
+      longer && h("span", { class: "longer" }, "the stronger feeling"),
     ),
     gauge("How likely", length, number(length), `length ${number(length, 3)}`, "length"),
     signedGauge("How strongly", relative, capital(extent(relative)), `degree ${number(degree, 3)}`),

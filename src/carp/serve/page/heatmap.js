@@ -1,9 +1,9 @@
 // The two heat maps of viewpoint × aspect. A touched, focused or hovered cell lights up the sentences it stands for.
 
-import { h } from "./dom.js";
+import { h, name } from "./dom.js";
 import { sign } from "./gauges.js";
 import { capital, number } from "./words.js";
-import { SIDE_TITLE, sideBlock } from "./sentences.js";
+import { SIDE_TITLE, isNamed, sideBlock } from "./sentences.js";
 
 const CAPTION = { positive: "Heard as speaking for it", negative: "Heard as speaking against it" };
 const STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
@@ -69,24 +69,35 @@ function cellWords(explanation, [x, y]) {
   const reason =
     explanation.units.findIndex((unit) => unit.viewpoint.index === x + 1 && unit.aspect.index === y + 1) + 1;
   const named = reason ? ` This is reason ${reason}.` : "";
-  return `Viewpoint ${x + 1} meets aspect ${y + 1}: weighs ${pro} for it, ${contra} against it.${named}`;
+  const [one, other] = [axis("viewpoint", explanation.viewpoints, x), axis("aspect", explanation.aspects, y)];
+  return `${capital(one.whole)} meets ${other.whole}. For it they count ${pro}, against it ${contra}; all cells of a map are on one scale.${named}`;
+}
+
+/** What stands beside a row or over a column: the name of the side, short and whole, or its letter and number. */
+function axis(kind, sides, at) {
+  const side = sides.find(({ index }) => index === at + 1);
+  if (!side || !isNamed(side, kind)) return { short: `${kind[0]}${at + 1}`, whole: `${kind} ${at + 1}` };
+  return { short: side.name.split(",")[0].trim() || side.name, whole: `“${side.name}”` };
 }
 
 function heatMap(sentiment, explanation, touch) {
   const rows = explanation[`coupling_${sentiment}`];
   const span = spanOf(explanation);
   const reasons = reasonsOf(explanation, sentiment);
-  const cells = rows.map((row, x) => row.map((value, y) => cellOf({ value, x, y, span, reasons, sentiment, touch })));
+  const named = { x: (at) => axis("viewpoint", explanation.viewpoints, at), y: (at) => axis("aspect", explanation.aspects, at) };
+  const cells = rows.map((row, x) =>
+    row.map((value, y) => cellOf({ value, x, y, span, reasons, sentiment, touch, named })),
+  );
   const columns = rows[0]?.length ?? 0;
   const table = h(
     "table",
     { role: "grid", class: `heat ${sentiment}`, "aria-label": `${CAPTION[sentiment]}: viewpoints by aspects` },
     h("caption", null, sign(sentiment), CAPTION[sentiment]),
-    h("thead", null, h("tr", null, h("td", null), headings(columns))),
+    h("thead", null, h("tr", null, h("td", null), headings(columns, named.y))),
     h(
       "tbody",
       null,
-      cells.map((row, x) => h("tr", null, h("th", { scope: "row" }, unseen("viewpoint "), `v${x + 1}`), row)),
+      cells.map((row, x) => h("tr", null, head("row", "viewpoint ", named.x(x)), row)),
     ),
   );
   table.addEventListener("keydown", (event) => walk(event, cells));
@@ -104,19 +115,19 @@ function heatMap(sentiment, explanation, touch) {
   };
 }
 
-const headings = (columns) =>
-  Array.from({ length: columns }, (_, y) => h("th", { scope: "col" }, unseen("aspect "), `a${y + 1}`));
+const headings = (columns, called) => Array.from({ length: columns }, (_, y) => head("col", "aspect ", called(y)));
+const head = (scope, kind, { short, whole }) => h("th", { scope, title: whole }, unseen(kind), name(short));
 const unseen = (words) => h("span", { class: "unseen" }, words);
 
 function each(cells, act) {
   cells.forEach((row, x) => row.forEach((cell, y) => act(cell, x, y)));
 }
 
-function cellOf({ value, x, y, span, reasons, sentiment, touch }) {
+function cellOf({ value, x, y, span, reasons, sentiment, touch, named }) {
   const reason = reasons.get(`${x}.${y}`);
   const direction = sentiment === "positive" ? "for" : "against";
   const listed = reason ? `, reason ${reason}` : "";
-  const words = `viewpoint ${x + 1}, aspect ${y + 1}: ${number(value)} ${direction}${listed}`;
+  const words = `${named.x(x).whole}, ${named.y(y).whole}: ${number(value)} ${direction}${listed}`;
   const share = span[1] > span[0] ? (value - span[0]) / (span[1] - span[0]) : 0;
   const act = () => touch.light([x, y]);
   return h(

@@ -1,7 +1,7 @@
 // Sentences of reviews with their phrases marked, and the viewpoints and aspects they stand for.
 
 import { h, name } from "./dom.js";
-import { MARK_TITLE, SIGN, capital, number, numbered, plain, sideName } from "./words.js";
+import { MARK_TITLE, SIGN, capital, doubt, numbered, percent, plain, sideName } from "./words.js";
 import { linkTo } from "./state.js";
 import { thingName } from "./titles.js";
 
@@ -118,11 +118,12 @@ export function sideBlock(side, kind, { skip, shown = 2, level = "h4", titled = 
   const quotes = sentences.length
     ? sentences.map((sentence) => quote(sentence, { skip }))
     : h("p", { class: "soft" }, `No sentence stands for this ${kind}.`);
-  return [title, quotes, furtherPhrases(side, sentences)];
+  const doubtful = doubt(side);
+  return [title, quotes, doubtful && h("p", { class: "soft small doubt" }, doubtful), furtherPhrases(side, sentences)];
 }
 
 function weight(side) {
-  return typeof side.weight === "number" ? `weight ${number(side.weight)}` : "";
+  return typeof side.weight === "number" ? `${percent(side.weight)} of what counts` : "";
 }
 
 function furtherPhrases(side, sentences) {

@@ -1,6 +1,6 @@
 // Every state of the page is a link: what is chosen stands behind the # and never leaves the browser by itself.
 
-const NAMES = ["user", "item", "other", "cell"];
+const NAMES = ["user", "item", "other", "cell", "category", "since", "until", "part"];
 const LONGEST_TEXT = 4000; // more does not fit into a link that people can send
 
 /** What a link says. A view that does not exist is kept, so that the page can say so. */

@@ -1,7 +1,7 @@
 // The reasons of a model that is a sum: what speaks for and against, the sum itself, earlier cases, who met whom.
 // The words come from the service, which says the same in the terminal and on its pages.
 
-import { h, name } from "./dom.js";
+import { h, help, name } from "./dom.js";
 import { sign, zeroBar } from "./gauges.js";
 import { legend, marksAs, quote } from "./sentences.js";
 import { number, signed, toneOf } from "./words.js";
@@ -16,7 +16,7 @@ export function sumTable({ told, rating }) {
   return h(
     "table",
     { class: "sum" },
-    h("caption", null, "How the rating comes about"),
+    h("caption", null, "How the rating comes about", help("Begin with the mean of all ratings and add line by line.")),
     h(
       "tbody",
       null,
@@ -37,6 +37,46 @@ const sumCells = (called, bar, amount) => [
   h("td", { class: "drawn" }, bar),
   h("td", { class: "amount" }, amount),
 ];
+
+/** What makes two sums differ, line by line, the largest difference first. The lines add up to the difference of the
+ * two ratings as they are shown, so what rounding leaves is in the last one. */
+export function differences(before, after, most = 7) {
+  const amounts = ({ parts }) => new Map(parts.map(({ name: called, amount }) => [called, amount]));
+  const [one, other] = [amounts(before), amounts(after)];
+  const total = hundredths(after.rating) - hundredths(before.rating);
+  const rows = [...new Set([...one.keys(), ...other.keys()])]
+    .map((called) => ({ called, amount: hundredths((other.get(called) ?? 0) - (one.get(called) ?? 0)) }))
+    .filter(({ amount }) => amount !== 0)
+    .sort((a, b) => Math.abs(b.amount) - Math.abs(a.amount))
+    .slice(0, most);
+  const rest = total - rows.reduce((sum, { amount }) => sum + amount, 0);
+  const all = rest ? [...rows, { called: "smaller differences", amount: rest }] : rows;
+  return { total: total / 100, rows: all.map(({ called, amount }) => ({ called, amount: amount / 100 })) };
+}
+
+const hundredths = (value) => Math.round(value * 100);
+
+/** The same as a table. */
+export function differenceTable({ rows, total }, { caption, said, digits = 2 }) {
+  const largest = Math.max(...rows.map(({ amount }) => Math.abs(amount)), 0);
+  return h(
+    "table",
+    { class: "sum difference" },
+    h("caption", null, caption, help(said)),
+    h(
+      "tbody",
+      null,
+      rows.map(({ called, amount }) =>
+        h(
+          "tr",
+          { class: toneOf(amount) },
+          sumCells(called, zeroBar(largest > 0 ? amount / largest : 0), signed(amount, digits)),
+        ),
+      ),
+    ),
+    h("tfoot", null, h("tr", null, sumCells("in all", null, signed(total, digits)))),
+  );
+}
 
 /** All that follows the answer; the real review stands beside the findings. */
 export function summedSections({ findings, told, user }, heldOut) {

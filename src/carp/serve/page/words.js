@@ -3,13 +3,13 @@
 export const SIGN = { positive: "+", negative: "−" };
 export const SPEAKS = { positive: "speaks for it", negative: "speaks against it" };
 export const MARK_TITLE = {
-  own: "a phrase of this viewpoint or aspect alone",
-  shared: "a phrase that several of them share",
+  own: "typical of this reason alone",
+  shared: "typical of several reasons",
   positive: "matches a reason for it",
   negative: "matches a reason against it",
-  matched: "matches what the model listened to",
-  counts: "words that count most here",
-  about: "words about this",
+  matched: "also counted in the reasons",
+  counts: "count most here",
+  about: "are about this",
 };
 export const TURNED_ROUND = {
   positive: "Its degree is below zero, so it takes away from the rating.",
@@ -63,6 +63,17 @@ export function extent(relativeDegree) {
   ]);
 }
 
+/** How much one reason counts beside the strongest one. */
+export function counting(share) {
+  if (!known(share)) return "";
+  return step(share, [
+    [0.25, "counts a little"],
+    [0.6, "counts less than the strongest"],
+    [0.95, "counts nearly as much as the strongest"],
+    [Infinity, "counts most"],
+  ]);
+}
+
 const step = (value, steps) => steps.find(([limit]) => value < limit)[1];
 
 /** A difference in words: "0.42 above the average". */
@@ -70,6 +81,18 @@ export function against(difference, what) {
   if (!known(difference)) return "";
   if (Math.abs(difference) < 0.005) return `the same as ${what}`;
   return `${number(Math.abs(difference))} ${difference > 0 ? "above" : "below"} ${what}`;
+}
+
+const SAYS = { positive: ["complains", "complain"], negative: ["praises", "praise"] };
+
+/** Where sentences say the opposite of what they are shown as, a sentence that says so; nothing otherwise. */
+export function doubt({ sentiment, opposed, sentences = [] }) {
+  if (!opposed || !(sentiment in SAYS)) return "";
+  const [one, many] = SAYS[sentiment];
+  let who = `the sentences ${many}`;
+  if (sentences.length <= 1) who = `the sentence ${one}`;
+  else if (opposed < sentences.length) who = opposed === 1 ? `one of the sentences ${one}` : `${opposed} of the sentences ${many}`;
+  return `The model counts this ${sentiment === "positive" ? "for" : "against"} it, though ${who}.`;
 }
 
 export const person = (user) => user ?? "a newcomer";

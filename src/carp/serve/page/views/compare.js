@@ -3,10 +3,11 @@
 import { get } from "../api.js";
 import { h } from "../dom.js";
 import { completed } from "../explanation.js";
-import { capsules, againstAverage, scale, sign } from "../gauges.js";
+import { againstAverage, capsules, rangeLine, scale, sign } from "../gauges.js";
 import { sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
-import { strongestFinding } from "../summed.js";
+import { thumbnail } from "../pictures.js";
+import { differenceTable, differences, strongestFinding } from "../summed.js";
 import { called, thingName } from "../titles.js";
 import { SPEAKS, known, number, plain } from "../words.js";
 import { jumps, sentence } from "./question.js";
@@ -37,6 +38,7 @@ export const compare = {
       said: verdict,
       nodes: [
         h("p", { class: "balance", dir: "auto" }, verdict),
+        whatDiffers(items),
         h(
           "div",
           { class: "two" },
@@ -48,6 +50,22 @@ export const compare = {
   },
 };
 
+/** For ratings that are sums: what sets the two apart, line by line. */
+function whatDiffers([first, second]) {
+  if (!first.explanation?.parts?.length || !second.explanation?.parts?.length) return null;
+  const found = differences(second.explanation, first.explanation);
+  if (!found.rows.length) return null;
+  const [better, worse] = [called(first.item), called(second.item)];
+  return h(
+    "section",
+    { class: "card what-differs" },
+    differenceTable(found, {
+      caption: "What makes the difference",
+      said: `Above zero speaks for ${better}, below zero for ${worse}.`,
+    }),
+  );
+}
+
 function column(row, best, state, about) {
   const told = row.explanation && completed(row.explanation);
   const facts = [{ kind: "predicted", value: row.rating }];
@@ -56,7 +74,12 @@ function column(row, best, state, about) {
   return h(
     "article",
     { class: "card compared" },
-    h("h2", null, thingName(row.item), best && h("span", { class: "longer" }, "the higher")),
+    h(
+      "div",
+      { class: "named" },
+      thumbnail(row.facts, called(row.item)),
+      h("h2", null, thingName(row.item), best && h("span", { class: "longer" }, "the higher")),
+    ),
     h(
       "p",
       { class: "verdict" },
@@ -72,7 +95,8 @@ function column(row, best, state, about) {
           .join(""),
       ),
     ),
-    scale(facts, about.rating_range),
+    scale(facts, about.rating_range, { band: row }),
+    rangeLine(row),
     told?.parts?.length > 0 && h("p", { class: "summary", dir: "auto" }, told.told.summary),
     told && capsules(told),
     told && ["positive", "negative"].map((sentiment) => strongest(told, sentiment)),

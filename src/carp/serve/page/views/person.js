@@ -4,7 +4,7 @@ import { get, part } from "../api.js";
 import { h } from "../dom.js";
 import { notes } from "../explanation.js";
 import { histogram } from "../gauges.js";
-import { isNamed, legend, namedBlock, sideBlock } from "../sentences.js";
+import { legend, namedBlock, sideBlock } from "../sentences.js";
 import { linkTo } from "../state.js";
 import { counted, number, percent } from "../words.js";
 import { jumps, sentence } from "./question.js";
@@ -18,7 +18,7 @@ export const person = {
 
   show(profile, state, { about }) {
     const sides = profile.viewpoints ?? [];
-    const named = sides.some((side) => isNamed(side, "viewpoint"));
+    const named = profile.weights_are === "sentences";
     return {
       said: `${state.user}: ${counted(profile.reviews, "review")}, ${counted(sides.length, "viewpoint")}.`,
       nodes: [
@@ -34,7 +34,7 @@ export const person = {
             ? h(
                 "div",
                 { class: "columns" },
-                sides.map((side) => viewpointCard(side)),
+                sides.map((side) => viewpointCard(side, named)),
               )
             : h("p", { class: "empty" }, "This model names none for a person alone."),
         ),
@@ -47,9 +47,9 @@ export const person = {
   },
 };
 
-function viewpointCard(side) {
-  const block = isNamed(side, "viewpoint")
-    ? namedBlock(side, `${percent(side.weight)} of their sentences`, { skip: "user" })
+function viewpointCard(side, named) {
+  const block = named
+    ? namedBlock(side, `in ${percent(side.weight)} of their sentences`, { skip: "user" })
     : sideBlock(side, "viewpoint", { skip: "user", shown: 3, level: "h3" });
   return h("article", { class: "card" }, block);
 }

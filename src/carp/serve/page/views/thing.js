@@ -1,13 +1,15 @@
 // What people like and dislike about a thing, and what of it matters to one person.
 
 import { get, part } from "../api.js";
-import { h, name } from "../dom.js";
+import { h, help, name } from "../dom.js";
 import { notes } from "../explanation.js";
 import { gauge, sign } from "../gauges.js";
 import { isNamed, legend, marksAs, namedBlock, quote, sideBlock } from "../sentences.js";
+import { thingStrip } from "../pictures.js";
 import { linkTo } from "../state.js";
 import { called } from "../titles.js";
-import { SIGN, counted, number } from "../words.js";
+import { SIGN, capital, counted, counting, number } from "../words.js";
+import { printButton } from "./overview.js";
 import { portrait } from "./person.js";
 import { jumps, sentence } from "./question.js";
 
@@ -29,20 +31,29 @@ export const thing = {
   async load({ user, item }, about, signal) {
     const profile = get(`items/${part(item)}/profile`, {}, { signal });
     const summary = user ? get(`items/${part(item)}/summary`, { user }, { signal }) : null;
+    const suited = get(`items/${part(item)}/audience`, {}, { signal });
     // A model that cannot sum up still shows the profile; what went wrong is said in its place.
-    const [told, chosen] = await Promise.all([profile, summary?.catch((problem) => ({ problem }))]);
+    const [told, chosen, { people }] = await Promise.all([
+      profile,
+      summary?.catch((problem) => ({ problem })),
+      suited.catch(() => ({ people: [] })),
+    ]);
     signal.throwIfAborted();
-    return { profile: told, summary: chosen };
+    return { profile: told, summary: chosen, people };
   },
 
-  show({ profile, summary }, state, { about }) {
+  show({ profile, summary, people }, state, { about }) {
     return {
       said: `${called(state.item)}: ${counted(profile.reviews, "review")}, average ${number(profile.mean)}.`,
       nodes: [
+        h("h2", { class: "print-only" }, called(state.item)),
+        thingStrip(profile.facts, called(state.item)),
         portrait(profile, about, { reviews: "Reviews received", average: "Average rating" }),
         summary ? summarySection(summary, state, readsSentences(profile)) : chooseReader(),
         notes(profile.notes),
         opinionsPair(profile),
+        audience(people, state.item),
+        h("div", { class: "tools" }, printButton()),
         state.user &&
           jumps([
             [linkTo("why", state), `How would ${state.user} rate it?`],
@@ -52,6 +63,34 @@ export const thing = {
     };
   },
 };
+
+/** People who have not rated it and would like it more than the averages say. */
+function audience(people, item) {
+  return h(
+    "section",
+    { "data-part": "audience" },
+    h("h2", { tabindex: -1 }, "Whom would it suit?"),
+    h("p", { class: "soft lead" }, "People who have not rated it, and who would like it better than the averages alone would say."),
+    people.length
+      ? h(
+          "ul",
+          { class: "columns people" },
+          people.map((one) => personSuited(one, item)),
+        )
+      : h("p", { class: "empty" }, "Nobody stands out."),
+  );
+}
+
+function personSuited({ user, rating, usual, reviews, writes_about: themes }, item) {
+  return h(
+    "li",
+    { class: "card" },
+    h("h3", null, h("a", { href: linkTo("why", { user, item }) }, name(user))),
+    h("p", null, h("strong", null, number(rating)), " predicted", usual !== null && `; they usually give ${number(usual)}`),
+    themes.length > 0 && h("p", { class: "soft small" }, "Writes about ", themes.map((theme, at) => [at ? ", " : "", name(theme)])),
+    h("p", { class: "soft small" }, counted(reviews, "review")),
+  );
+}
 
 function opinionsPair(profile) {
   const { liked = [], disliked = [] } = profile;
@@ -66,7 +105,7 @@ function opinionsPair(profile) {
 }
 
 const chooseReader = () =>
-  h("p", { class: "empty" }, "Choose a person above to read what of these reviews matters to them.");
+  help("Choose a person above to read what of these reviews matters to them.");
 
 function summarySection(summary, state, named) {
   const heading = h("h2", null, "What matters to ", name(state.user));
@@ -93,9 +132,12 @@ function summarySection(summary, state, named) {
   );
 }
 
-function signOf({ sentiment, aspect }, named) {
+function signOf({ sentiment, aspect, tone, turned }, named) {
   if (!(sentiment in SIGN)) return null;
-  const words = sentiment === "positive" ? "speaks for it" : "speaks against it";
+  const speaks = sentiment === "positive" ? "speaks for it" : "speaks against it";
+  const other = tone === (sentiment === "positive" ? "complaint" : "praise");
+  const who = turned ? "for this person" : "to the model";
+  const words = other ? `${speaks} ${who}, though it ${tone === "praise" ? "praises" : "complains"}` : speaks;
   const label = typeof aspect === "number" && !named ? `${words}, aspect ${aspect}` : words;
   return h("span", { class: "sign", role: "img", "aria-label": label, title: label }, SIGN[sentiment]);
 }
@@ -104,8 +146,8 @@ function opinions(sentiment, rows, profile) {
   const most = Math.max(...rows.map((row) => row.strength), Number.EPSILON);
   return h(
     "section",
-    { class: `opinions ${sentiment}` },
-    h("h2", null, sign(sentiment), HEADING[sentiment]),
+    { class: `opinions ${sentiment}`, "data-part": sentiment === "positive" ? "liked" : "disliked" },
+    h("h2", { tabindex: -1 }, sign(sentiment), HEADING[sentiment]),
     rows.length
       ? rows.map((row) => (bySentences(row) ? namedOpinion(row, sentiment, profile) : opinionCard(row, most, profile)))
       : h("p", { class: "empty" }, "Nothing stands out."),
@@ -123,15 +165,14 @@ function namedOpinion({ aspect, raters }, sentiment, profile) {
   return h("article", { class: "card" }, namedBlock(aspect, words, { skip: "item" }));
 }
 
-function opinionCard({ aspect, raters, prevailing, strength, viewpoints }, most, profile) {
+function opinionCard({ aspect, raters, strength, viewpoints }, most, profile) {
   const people = `${raters} of ${counted(profile.raters ?? profile.reviews, "rater")}`;
-  const title = `mean coupling times capsule length; the feeling prevails for ${prevailing ?? "some"} of them`;
   const phrases = [...new Set((viewpoints ?? []).flatMap((viewpoint) => viewpoint.phrases ?? []))].slice(0, 4);
   return h(
     "article",
     { class: "card" },
     sideBlock(aspect, "aspect", { skip: "item", level: "h3" }),
-    gauge(people, strength / most, `strength ${number(strength)}`, title),
+    gauge(people, strength / most, capital(counting(strength / most))),
     phrases.length > 0 &&
       h(
         "p",

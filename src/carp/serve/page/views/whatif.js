@@ -5,6 +5,7 @@ import { picker } from "../combobox.js";
 import { fill, freshId, h, say } from "../dom.js";
 import { explanationBlocks } from "../explanation.js";
 import { fits, linkTo } from "../state.js";
+import { differenceTable, differences } from "../summed.js";
 import { against, counted, known, number } from "../words.js";
 import { offerList } from "./offers.js";
 import { sentence } from "./question.js";
@@ -191,7 +192,9 @@ async function answer(service, reviews, signal) {
   const body = { reviews, n: OFFERED, ...(item && { items: [item] }), ...(item && explains && { explain: item }) };
   try {
     const found = await post("newcomer", body, { signal });
-    if (!signal.aborted) showAnswer(service, found, reviews);
+    if (signal.aborted) return;
+    service.context.rename(); // the answer may have told what the thing is called
+    showAnswer(service, found, reviews);
   } catch (problem) {
     if (signal.aborted) return;
     fill(
@@ -207,6 +210,7 @@ function showAnswer(service, { predictions, explanation, recommendations }, revi
   const { item } = service.state;
   const predicted = item && (predictions ?? []).find((row) => row.item === item);
   const told = explanation ?? (predicted && { ...predicted, units: [], notes: [predicted.note].filter(Boolean) });
+  const changed = told && whatChanged(service, told);
   const moved = told && changeWords(service, told.rating);
   const range = told?.rating_range ?? about.rating_range;
   const link = (offered) => linkTo("whatif", { item: offered, reviews });
@@ -214,12 +218,30 @@ function showAnswer(service, { predictions, explanation, recommendations }, revi
   fill(
     service.results,
     moved && h("p", { class: "moved" }, moved),
+    changed,
     told && explanationBlocks(told, { range }),
     !item && h("p", { class: "empty" }, "Choose a thing above to see how you would rate it, and why."),
     offered.length > 0 &&
       h("section", null, h("h2", null, "What would suit you"), offerList(offered, about.rating_range, link)),
   );
   say(told ? `Predicted rating ${number(told.rating)}. ${moved}` : counted(offered.length, "recommendation"));
+}
+
+/** What the last edit did, reason by reason: the lines add up to how far the rating moved. */
+function whatChanged(service, told) {
+  const { before, toldBefore } = service;
+  service.toldBefore = told;
+  if (!known(before) || !toldBefore?.parts?.length || !told.parts?.length) return null;
+  const found = differences(toldBefore, told);
+  if (!found.rows.length) return null;
+  return h(
+    "section",
+    { class: "card what-differs" },
+    differenceTable(found, {
+      caption: "What your edit changed",
+      said: "Each line is a reason that counts more or less than before.",
+    }),
+  );
 }
 
 /** What the last edit did to the rating. */

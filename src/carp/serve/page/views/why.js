@@ -3,6 +3,7 @@
 import { get, post } from "../api.js";
 import { explanationBlocks, spoken } from "../explanation.js";
 import { h } from "../dom.js";
+import { thingStrip } from "../pictures.js";
 import { linkTo } from "../state.js";
 import { called } from "../titles.js";
 import { person } from "../words.js";
@@ -29,12 +30,13 @@ export const why = {
     return {
       said: spoken(explanation),
       nodes: [
+        thingStrip(explanation.facts, called(state.item)),
         explanationBlocks(explanation, { range, cell: state.cell, pinned }),
         jumps([
           [linkTo("offers", state), `What else would suit ${person(state.user)}?`],
           [linkTo("person", state), `About ${state.user}`],
           [linkTo("thing", state), `About ${called(state.item)}`],
-          [linkTo("compare", { user: state.user, item: state.item }), "Compare with another thing"],
+          [linkTo("compare", { user: state.user, item: state.item }), "Why this and not another?"],
         ]),
         h("p", { class: "soft small" }, `Predicted and explained by the model ${explanation.model ?? about.model}.`),
       ],

@@ -1,0 +1,98 @@
+"""What the reading guide adds to the reasons of any model: names for what its sides are about, and tones of sentences.
+
+A viewpoint or an aspect of CARP is a row of numbers without a name. It is called by the aspect of the guide that its
+sentences and the words it listens to are mostly about, no two of one explanation alike. What a capsule makes of a
+sentence is the model's own; whether the sentence praises or complains is the guide's, so the two can disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carp.explain.explanation import Reasons, Sentence, Side, Tone
+from carp.explain.reading_guide import ReadingGuide
+from carp.training.fitted_corpus import FittedCorpus
+
+Floats = NDArray[np.float64]
+Tones = Mapping[Sentence, Tone | None]
+OF_SHOWN = 2.0  # how much the sentences shown for a side count for its name, beside all words it listens to
+LEAST_OF_BEST = 0.4  # of what a side has most of, for it to be called by what another side leaves it
+
+
+def side_names(
+    guide: ReadingGuide,
+    words: NDArray[np.int32],  # [L]
+    attention: Floats,  # [L, M]
+    shown: Floats,  # [M, L] how much each word counts as one of the sentences shown for a side
+    kind: str,
+) -> list[str]:
+    """What each side is called: by an aspect of the guide, each by another one; by its number where none is left that
+    fits."""
+    from scipy.optimize import linear_sum_assignment
+
+    numbered = [f"{kind} {place + 1}" for place in range(len(shown))]
+    names = guide.aspects.names[:-1]
+    if len(names) < 2 or not len(words):
+        return numbered
+    about = guide.aspects.membership[words, :-1].astype(np.float64)
+    worth = _shares(attention.T @ about) + OF_SHOWN * _shares(shown @ about)
+    for side, aspect in zip(*linear_sum_assignment(-worth), strict=True):
+        if worth[side, aspect] >= max(LEAST_OF_BEST * worth[side].max(), 1e-9):
+            numbered[side] = names[aspect]
+    return numbered
+
+
+def _shares(amounts: Floats) -> Floats:
+    """Each row as shares of its sum; a row of nothing stays so."""
+    return np.asarray(amounts / np.maximum(amounts.sum(1, keepdims=True), 1e-12))
+
+
+def with_tones(reasons: Reasons, guide: ReadingGuide, corpus: FittedCorpus) -> Reasons:
+    """The same reasons, every sentence with what it says, and every side with how many of its sentences oppose it."""
+    said = tones_of(_sentences(reasons), guide, corpus)
+    return replace(
+        reasons,
+        viewpoints=tuple(toned(side, said) for side in reasons.viewpoints),
+        aspects=tuple(toned(side, said) for side in reasons.aspects),
+        units=tuple(
+            replace(unit, viewpoint=toned(unit.viewpoint, said), aspect=toned(unit.aspect, said))
+            for unit in reasons.units
+        ),
+        findings=tuple(
+            replace(one, sentences=_toned(one.sentences, said), own_sentences=_toned(one.own_sentences, said))
+            for one in reasons.findings
+        ),
+    )
+
+
+def tones_of(sentences: Iterable[Sentence], guide: ReadingGuide, corpus: FittedCorpus) -> Tones:
+    """What each of these sentences says, all read at once."""
+    quoted = list(dict.fromkeys(sentences))
+    stars = [None if one.rating is None else float(corpus.scale.to_stars(one.rating, corpus.levels)) for one in quoted]
+    found = guide.tones_of_quoted([(one.text, rated) for one, rated in zip(quoted, stars, strict=True)])
+    return dict(zip(quoted, found, strict=True))
+
+
+def toned(side: Side, said: Tones) -> Side:
+    """The side with the tones of its sentences, and how many of them say the opposite of what it is shown as."""
+    sentences = _toned(side.sentences, said)
+    if side.sentiment is None:
+        return replace(side, sentences=sentences)
+    opposite: Tone = "complaint" if side.sentiment == "positive" else "praise"
+    return replace(side, sentences=sentences, opposed=sum(one.tone == opposite for one in sentences))
+
+
+def _toned(sentences: Iterable[Sentence], said: Tones) -> tuple[Sentence, ...]:
+    return tuple(replace(sentence, tone=said[sentence]) for sentence in sentences)
+
+
+def _sentences(reasons: Reasons) -> Iterator[Sentence]:
+    sides = [side for unit in reasons.units for side in (unit.viewpoint, unit.aspect)]
+    for side in (*sides, *reasons.viewpoints, *reasons.aspects):
+        yield from side.sentences
+    for finding in reasons.findings:
+        yield from (*finding.sentences, *finding.own_sentences)

@@ -1,0 +1,156 @@
+"""The service on a Ray cluster: replicas behind one address, by Ray Serve, and a rolling change of the model.
+
+Each replica is the whole service in one process, with its own copy of the model. A newer model is brought in replica by
+replica: those of before answer until the others are there, and every answer is one model's.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import carp
+from carp.errors import CarpError, UsageError
+from carp.scale.ray_cluster import Versions, check_versions, connected, this_carp
+from carp.serve.engine_process import bundle_sum
+from carp.serve.server import ServiceOptions
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+NAME = "carp"  # of the application in Ray Serve
+TIME_TO_LOAD = 600.0  # seconds for a replica to load the model
+TIME_TO_FINISH = 20.0  # seconds for a replica that goes to answer what it has begun
+
+
+@dataclass(frozen=True)
+class ReplicaOrder:
+    """What a replica is made from; it is sent to the nodes."""
+
+    options: ServiceOptions
+    bundle: str  # the sum of the model's manifest: all replicas of one order have the same model
+    wanted: Versions
+
+
+def run_replicas(
+    options: ServiceOptions, host: str, port: int, address: str | None, say: Callable[[str], None]
+) -> None:
+    """Answer until told to stop; SIGHUP brings in the model that is at its place then.
+
+    Args:
+        options: What is served; `workers` is the number of replicas.
+        host: Where the cluster's first node listens.
+        port: The port; 0 takes a free one.
+        address: The cluster to join; None: one on this machine begins and ends here.
+        say: Hears what a person at the terminal wants to know.
+    """
+    _check_installed()
+    options = replace(options, model=options.model.absolute())
+    port = port or _free_port(host)
+    with connected(address):
+        from ray import serve
+
+        serve.start(http_options={"host": host, "port": port}, proxy_location="HeadOnly")
+        try:
+            _deploy(options)
+            number = options.workers
+            say(f"Serving {options.model} at http://{host}:{port}/ with {number} replica{'s' * (number > 1)}.")
+            _wait(lambda: _deploy_again(options, say))
+        finally:
+            serve.shutdown()  # type: ignore[no-untyped-call]
+
+
+def _check_installed() -> None:
+    try:
+        import ray.serve  # noqa: F401
+    except ImportError as error:
+        fix = "pip install 'carp-rec[ray]'"
+        raise UsageError(f"serving by Ray needs {error.name or 'ray[serve]'}", where="--engine", fix=fix) from error
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as one:
+        one.bind((host, 0))
+        return int(one.getsockname()[1])
+
+
+def _deploy(options: ServiceOptions) -> str:
+    """Let the replicas be those of the model that is at its place now; its sum."""
+    from ray import serve
+
+    carp.load(options.model, device="cpu")  # a model that cannot be loaded is refused here, in words
+    order = ReplicaOrder(options, bundle_sum(options.model), this_carp())
+
+    def build() -> Any:
+        return replica_app(order)
+
+    deployment = serve.deployment(serve.ingress(build)()).options(  # type: ignore[attr-defined]
+        name=NAME,
+        num_replicas=options.workers,
+        ray_actor_options={"num_cpus": 1},
+        graceful_shutdown_timeout_s=TIME_TO_FINISH,
+        health_check_timeout_s=TIME_TO_LOAD,
+    )
+    try:
+        serve.run(deployment.bind(), name=NAME, route_prefix="/")
+    except RuntimeError as error:
+        said = " ".join(str(error).split())[-300:]
+        raise CarpError(f"the replicas could not be started ({said})", where=str(options.model)) from error
+    return order.bundle
+
+
+def _deploy_again(options: ServiceOptions, say: Callable[[str], None]) -> None:
+    try:
+        say(f"Serving {options.model} as it is now ({_deploy(options)[:12]}).")
+    except CarpError as error:
+        say(f"The model is not loaded again, and the one of before goes on: {error}")
+
+
+def _wait(again: Callable[[], None]) -> None:
+    """Until SIGTERM or Ctrl-C; SIGHUP asks for the model again."""
+    told, ending = threading.Event(), threading.Event()
+
+    def end(*_: object) -> None:
+        ending.set()
+        told.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: told.set())
+    try:
+        while not ending.is_set():
+            told.wait()
+            told.clear()
+            if not ending.is_set():
+                again()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def replica_app(order: ReplicaOrder) -> FastAPI:
+    """The service of one replica, in this process."""
+    from carp.serve.local_engine import LocalEngine
+    from carp.serve.log_lines import LogLines
+    from carp.serve.routes import app_for
+
+    check_versions(order.wanted)
+    options = order.options
+    recommender = carp.load(options.model, device="cpu")
+    if bundle_sum(options.model) != order.bundle:
+        fix = "ask for it again with SIGHUP"
+        raise CarpError("the model was replaced while it was being loaded", where=str(options.model), fix=fix)
+    engine = LocalEngine(recommender, options.results, order.bundle)
+    return app_for(engine, rules=options.rules, limit=options.limit(), log=LogLines(sys.stderr))
+
+
+def check_replica_options(**given: Any) -> None:
+    """Refuse options that are for the engine of this machine alone."""
+    for name, value in given.items():
+        if value is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} is not for the engine ray", where="--engine", fix=f"leave out {option}")
