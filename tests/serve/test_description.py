@@ -80,7 +80,7 @@ def test_every_operation_declares_every_status_with_what_its_body_holds(document
 @pytest.mark.parametrize(
     ("model", "kind", "more"),
     [
-        (answers.ExplainAnswer, Explanation, {"prevailing", "told"}),
+        (answers.ExplainAnswer, Explanation, {"prevailing", "little_known", "told"}),
         (answers.PersonAnswer, PersonProfile, set()),
         (answers.ThingAnswer, ThingProfile, set()),
         (answers.OpinionShown, AspectOpinion, set()),
