@@ -80,7 +80,7 @@ def test_every_operation_declares_every_status_with_what_its_body_holds(document
 @pytest.mark.parametrize(
     ("model", "kind", "more"),
     [
-        (answers.ExplainAnswer, Explanation, {"prevailing", "told", "facts"}),
+        (answers.ExplainAnswer, Explanation, {"prevailing", "little_known", "told", "facts"}),
         (answers.PersonAnswer, PersonProfile, set()),
         (answers.ThingAnswer, ThingProfile, {"facts"}),
         (answers.OpinionShown, AspectOpinion, set()),
