@@ -93,6 +93,8 @@ def service_table(lines: list[Line]) -> str:
     for line in lines:
         wanted, told = SAID[line["part"]]
         machine = f"{line['cores']} cores, load {line['load_average']:g}"
+        if "of_cores" in line:
+            machine = f"{line['cores']} of {line['of_cores']} cores, for itself"
         whole = line["reached"] and _whole(line["part"], line["figures"])
         rows.append([wanted, told(line["figures"]), machine, _yes(whole), f"`{line['part']}`"])
     return _table(["wanted", "measured", "machine", "reached", "part"], rows)

@@ -167,11 +167,12 @@ def schema(options: argparse.Namespace) -> Part:
         command += ["--checks", "all", "--max-examples", str(examples), "--seed", str(options.seed + 1), "--no-color"]
         with tempfile.TemporaryDirectory() as folder:  # where it keeps what it found
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    found = re.search(r"(\d+) generated, (\d+) passed$", done.stdout, re.M)
+    found = re.search(r"(\d+) generated, (?:(\d+) passed)?", done.stdout)
     if done.returncode or not found:
         print(done.stdout[-20_000:], file=sys.stderr)
     figures = {"examples_an_operation": examples, "generated": int(found[1]) if found else 0}
-    figures |= {"passed": int(found[2]) if found else 0, "findings": done.returncode}
+    unique = re.search(r"found (\d+) unique failure", done.stdout)
+    figures |= {"passed": int(found[2] or 0) if found else 0, "findings": int(unique[1]) if unique else done.returncode}
     return Part(figures, {"examples_an_operation": 1000, "findings": 0}, done.returncode == 0 and found is not None)
 
 
