@@ -62,7 +62,7 @@ def run_replicas(
             say(f"Serving {options.model} at http://{host}:{port}/ with {number} replica{'s' * (number > 1)}.")
             _wait(lambda: _deploy_again(options, say))
         finally:
-            serve.shutdown()  # type: ignore[no-untyped-call]
+            serve.shutdown()
 
 
 def _check_installed() -> None:
@@ -89,7 +89,7 @@ def _deploy(options: ServiceOptions) -> str:
     def build() -> Any:
         return replica_app(order)
 
-    deployment = serve.deployment(serve.ingress(build)()).options(  # type: ignore[attr-defined]
+    deployment = serve.deployment(serve.ingress(build)()).options(
         name=NAME,
         num_replicas=options.workers,
         ray_actor_options={"num_cpus": 1},
