@@ -111,7 +111,7 @@ def test_touched_cell_lights_the_sentences_it_stands_for(explorer, example):
     cell.hover()
     expect(page.locator(".viewpoints .lit")).to_have_attribute("data-index", "2")
     expect(page.locator(".aspects .lit")).to_have_attribute("data-index", "3")
-    expect(page.locator(".cell-said")).to_contain_text(re.compile(r"^.+ meets .+: weighs [\d.]+ for it"))
+    expect(page.locator(".cell-said")).to_contain_text(re.compile(r"^.+ meets .+\. For it they count [\d.]+"))
     assert "cell=" not in explorer.hash()
     cell.click()
     assert "cell=2.3" in explorer.hash()

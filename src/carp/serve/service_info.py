@@ -8,6 +8,7 @@ import numpy as np
 
 import carp
 from carp.explain.explainer import explains
+from carp.explain.explanation import LITTLE
 from carp.recommender import Recommender
 from carp.reviews.split_parts import TEST
 from carp.training.fitted_corpus import FittedCorpus
@@ -58,8 +59,8 @@ def example_pair(recommender: Recommender) -> dict[str, str] | None:
     """A typical, good pair to begin with, whose own review was held back and can stand beside the reasons.
 
     Of the held-out pairs in which a thing that people like was liked, those of which most is written on both sides; of
-    these, the half that is predicted better; of these, the one where what was written moves the averages most towards
-    the rating.
+    these, those whose texts move the rating enough to be told of, if there are any; of these, the half that is
+    predicted better; of these, the one where what was written moves the averages most towards the rating.
     """
     fitted = recommender.fitted_corpus
     records = np.flatnonzero(fitted.part == TEST)
@@ -74,7 +75,10 @@ def example_pair(recommender: Recommender) -> dict[str, str] | None:
     pairs = fitted.user[most].astype(np.int64), fitted.item[most].astype(np.int64)
     predicted = recommender.fitted_model.rate(*pairs)
     averages = np.asarray(recommender.fitted_model.biases_alone(*pairs).double().cpu())
+    told = np.abs(predicted - averages) >= LITTLE * (fitted.levels - 1)
+    told |= not told.any()
     missed = np.abs(predicted - fitted.rating[most])
     gained = np.abs(averages - fitted.rating[most]) - missed
-    best = int(most[int(np.argmax(np.where(missed <= np.median(missed), gained, -np.inf)))])
+    good = told & (missed <= np.median(missed[told]))
+    best = int(most[int(np.argmax(np.where(good, gained, -np.inf)))])
     return {"user": fitted.users[int(fitted.user[best])], "item": fitted.items[int(fitted.item[best])]}
