@@ -154,7 +154,11 @@ def test_a_corpus_is_no_model(tmp_path, rec):
 def test_loading_needs_neither_the_corpus_nor_the_process_that_fitted(rec, tmp_path):
     """Two fresh processes fit with the same seed; a third loads, in an empty folder, with reading reviews forbidden."""
     asked = [[sys.executable, __file__, str(tmp_path / name)] for name in ("one", "two")]
-    fits = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in asked]
+    places = os.pathsep.join([str(Path(damaged_bundles.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    fits = [
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": places})
+        for command in asked
+    ]
     for fit in fits:
         assert fit.wait(timeout=600) == 0, fit.stderr.read()
         fit.stderr.close()

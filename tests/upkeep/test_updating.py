@@ -88,7 +88,8 @@ def test_people_who_came_with_an_update_are_explained(bundle):
     update_model(bundle, new, device="cpu")
     explanation = carp.load(bundle).explain("ann", "thing-005")
     assert explanation.user == "ann"
-    assert "oud and light" in str(explanation).replace("{", "").replace("}", "")
+    quoted = [sentence.text for unit in explanation.units for sentence in unit.viewpoint.sentences]
+    assert any("oud and light" in text for text in quoted)
 
 
 @pytest.mark.parametrize("rows", [1, 48])
