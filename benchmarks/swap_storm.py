@@ -83,8 +83,10 @@ def requests_for(users: list[str], items: list[str], pairs: int = PAIRS) -> list
 
 
 def weather(port: int, asked: list[Asked], clients: int, swap: Callable[[int], None], swaps: int) -> Storm:
-    """Let so many clients ask while `swap` is called so many times, then ask everything of the last model alone."""
-    storm, over = Storm(), threading.Event()
+    """Let so many clients ask while `swap` is called so many times; ask everything of the first and the last alone."""
+    storm, over, alone = Storm(), threading.Event(), threading.Event()
+    alone.set()
+    _ask(port, asked, storm, alone)
     threads = [
         threading.Thread(target=_ask, args=(port, asked[n % len(asked) :] + asked[: n % len(asked)], storm, over))
         for n in range(clients)
@@ -98,9 +100,7 @@ def weather(port: int, asked: list[Asked], clients: int, swap: Callable[[int], N
         over.set()
         for thread in threads:
             thread.join(PATIENCE)
-    last = threading.Event()
-    last.set()
-    _ask(port, asked, storm, last)
+    _ask(port, asked, storm, alone)
     return storm
 
 

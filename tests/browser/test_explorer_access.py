@@ -89,7 +89,7 @@ def test_arrow_keys_walk_the_heat_map_and_enter_holds_a_cell(explorer, example):
     expect(page.locator(".aspects .lit")).to_have_attribute("data-index", "2")
     page.keyboard.press("Enter")
     assert "cell=2.2" in explorer.hash()
-    expect(page.locator(".cell-said")).to_contain_text(re.compile(r"^.+ meets .+: weighs [\d.]+ for it"))
+    expect(page.locator(".cell-said")).to_contain_text(re.compile(r"^.+ meets .+\. For it they count [\d.]+"))
 
 
 def test_skip_link_leads_past_the_menu_and_keeps_the_state(explorer, example):

@@ -204,7 +204,7 @@ def test_json_gives_back_all_of_it(made_up, name):
     again = json.loads(explanation_json(explanation))
     assert again == json.loads(json.dumps(explanation.as_dict()))
     assert again["model"] == name
-    assert set(again) == {*Explanation.__dataclass_fields__, "prevailing"}
+    assert set(again) == {*Explanation.__dataclass_fields__, "prevailing", "little_known"}
     assert len(again["viewpoints"]) == len(explanation.viewpoints)
 
 
@@ -219,7 +219,7 @@ def test_an_explanation_reads_as_text_and_page(made_up, name):
             assert item in shown
             assert "None" not in shown
             assert not re.search(r"\bnan\b", shown)
-        if explanation.prevailing is None:
+        if explanation.prevailing is None and not explanation.little_known:
             assert "listened to" in text
             assert "speaks for it" not in page
 

@@ -233,7 +233,7 @@ def test_vocabulary_equals_a_slow_form_on_the_chosen_records(texts, size, share,
 
 def test_a_corpus_of_stop_words_says_how_training_is_told_to_keep_them():
     corpus = corpus_of(["the of", "and it", "was a"])
-    with pytest.raises(InputError, match="--set stop_words=none"):
+    with pytest.raises(InputError, match="stop_words=none"):
         build_vocabulary(corpus, np.arange(3))
     assert len(build_vocabulary(corpus, np.arange(3), stop_words=read_stop_words("none"))) == 6
 
