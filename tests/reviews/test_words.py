@@ -73,7 +73,8 @@ def slow_words(text):
         else:
             runs.append("")
         previous = character
-    return [r.lower().replace("’", "'") for r in runs if len(r) <= 40 and any(map(str.isalpha, r))]
+    lowered = ((r, r.lower().replace("’", "'").replace("i̇", "i")) for r in runs)  # the small İ is an i
+    return [word for r, word in lowered if len(r) <= 40 and any(map(str.isalpha, r))]
 
 
 @given(st.text(alphabet=st.one_of(st.sampled_from("aI'’.!?;, \n_09Éßﬁ½²ﬀ…"), st.characters(max_codepoint=0x2FF))))
