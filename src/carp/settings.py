@@ -53,7 +53,7 @@ def sort_settings(model: str, given: Mapping[str, Any]) -> Settings:
 def _whose(name: str) -> str | None:
     """What to do with a setting that is CARP's alone, and was given to another model."""
     if name in {f.name for f in dataclasses.fields(model_class("carp").Config)}:
-        return f"{name} is a setting of carp: train that model (--model carp), or leave the setting out"
+        return f"{name} is a setting of the model carp: choose that one, or leave the setting out"
     return None
 
 

@@ -663,4 +663,4 @@ def test_the_most_accurate_model_is_what_train_fits(run, corpus, tmp_path):
     assert json.loads(run("train", corpus, "--out", tmp_path / "model", "--json", "--quiet").out)["model"] == "meeting"
     found = run("train", corpus, "--out", tmp_path / "paper", "--set", "variant=paper")
     assert found.code == 2
-    assert "variant is a setting of carp: train that model (--model carp)" in found.err
+    assert "variant is a setting of the model carp: choose that one" in found.err
