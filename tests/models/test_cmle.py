@@ -23,7 +23,10 @@ def sigmoid(value):
 
 def model_of(**settings):
     torch.manual_seed(0)
-    model = Cmle(CmleConfig(**{"latent_size": 3, "dimension": 5, "window": 2, "noise_words": 7, **settings}), SIZES)
+    model = Cmle(
+        CmleConfig(**{"vectors": "free", "latent_size": 3, "dimension": 5, "window": 2, "noise_words": 7, **settings}),
+        SIZES,
+    )
     torch.nn.init.normal_(model.output.weight)
     with torch.no_grad():
         model.output.weight[0] = 0

@@ -28,11 +28,12 @@ So λ holds factors to what was written, where `mf` holds them to zero; both at 
 `projection_weight` w mixes the two, λ (w L_p + (1 − w)(‖p_u‖² + ‖q_i‖²)): 1 is the paper's form, 0 is `mf`.
 Reviews are read in training alone; a prediction is the rating level's, from ids.
 
-Ours: d_ui is a free vector, but no table of them grows with the reviews. Whenever a review comes up, its vector starts
-at the mean of e over its words and takes `vector_steps` steps down λ_w L_w + λ w L_p, each as long as is sure to
-descend; then the rest learns with d_ui held. Vectors that start anywhere else and are learned like the rest fit
-whatever factors there are: on the made-up shop shuffling all texts then changed little. With `vectors=mean` the
-mean itself is the review, and e learns from the projections too.
+Ours: d_ui is the mean of e over the review's words, and so e learns from the projections too. The paper's form,
+`vectors=free`, gives every review a vector of its own. No table of them grows with the reviews: whenever a review comes
+up, its vector starts at the mean and takes `vector_steps` steps down λ_w L_w + λ w L_p, each as long as is sure to
+descend; then the rest learns with d_ui held. But a free vector fits whatever factors there are. On the made-up shop
+texts then take 13 % off the error, where they take 45 % off with the mean; and on RateBeer nothing holds the factors
+any more: validation errors of 0.451, where `mf` has 0.433 (split seed 100, d = 300).
 
 Ours: the biases start at the tuned ones (`biases=learned` starts them at zero). Window and n are those usual for
 paragraph vectors, noise follows word counts to the power ¾, and one draw of S words serves a whole batch (E_s is
@@ -56,13 +57,13 @@ from carp.models.mf import Mf, MfConfig
 
 @dataclass(frozen=True)
 class CmleConfig(MfConfig):
-    dimension: int = 300  # d
+    dimension: int = 100  # d
     window: int = 5  # words on each side
     noise_weight: float = 5.0  # n
-    noise_words: int = 100  # S, drawn for a whole batch
-    word_weight: float = 1.0  # λ_w
+    noise_words: int = 50  # S, drawn for a whole batch
+    word_weight: float = 0.1  # λ_w
     projection_weight: float = 1.0  # what people and things are held to: their reviews at 1, zero at 0
-    vectors: Literal["free", "mean"] = "free"  # of reviews: each its own, or the mean of its words' vectors
+    vectors: Literal["free", "mean"] = "mean"  # of reviews: each its own, or the mean of its words' vectors
     vector_steps: int = 3  # of a free one, from that mean
 
 
