@@ -55,6 +55,17 @@ def test_the_losses_of_an_epoch_add_up_to_the_objective():
     assert found == pytest.approx(expected, rel=1e-5)
 
 
+def test_one_penalty_serves_both_sides_unless_a_side_has_its_own():
+    def loss(**settings):
+        model, pairs = started(**settings)
+        return float(model.loss(batch_of(pairs), model(batch_of(pairs))).detach())
+
+    assert loss(penalty=0.2) == loss(user_penalty=0.2, item_penalty=0.2)
+    assert (
+        loss(penalty=0.2, item_penalty=0.0) == loss(penalty=0.3, user_penalty=0.2, item_penalty=0.0) < loss(penalty=0.2)
+    )
+
+
 def test_neither_biases_nor_a_mean_are_learned():
     model, _ = started()
     assert {name for name, _ in model.named_parameters()} == {"user_factors", "item_factors"}

@@ -152,6 +152,13 @@ def test_the_paper_form_is_a_weight_of_one():
     assert float(started(two_themes(), topic_weight=1.0).meeting_weight) == 1.0
 
 
+def test_biases_of_the_paper_form_start_at_zero():
+    model = started(two_themes(), topic_weight=1.0, biases="learned")
+    assert not model.user_bias.any()
+    assert not model.item_bias.any()
+    assert float(model.mean) > 1
+
+
 def test_topics_and_their_weight_stay_while_factors_learn():
     data = two_themes()
     model = started(data)

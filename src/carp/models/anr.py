@@ -27,9 +27,10 @@ How it is computed: v_a meets a word only through W_a v_a, so a distinct word is
 since W_a does not depend on the place, words are mixed first and projected after: p_{u,a} = W_aᵀ Σ_j attn_{a,j} e_j.
 Both are the equations above in another order.
 
-Ours: b_0 starts at the mean rating and b_u, b_i at the tuned biases (`biases="zero"` starts them at zero); the
-other weights start at a scale that keeps p·q alive from the first step, where the paper trains a simpler network
-first and takes its weights over; a window does not reach into another review; no penalty on the biases.
+Ours: b_0 starts at the mean rating and b_u, b_i at the tuned biases, which are most of what a rating is; in the paper's
+own form, `biases=zero`, they start at zero. The other weights start at a scale that keeps p·q alive from the first
+step, where the paper trains a simpler network first and takes its weights over; a window does not reach into another
+review; no penalty on the biases.
 """
 
 from __future__ import annotations

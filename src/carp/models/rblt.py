@@ -24,6 +24,9 @@ Ours: κ. A training pair's own review is in both of its sides, the more often t
 better in training than it is; no training error can tell how much to believe it. κ² is chosen on validation pairs
 from MEETING_WEIGHTS, together with its exact biases, as their shrinkages are; `topic_weight=1` is the paper's form.
 The topics and κ stay as they are from then on; factors and biases learn. Predicting looks at no text at all.
+
+Ours: the biases start at the tuned ones, which are most of what a rating is, and keep their penalties, as in mf.py. The
+paper's own form is `biases=learned` with `topic_weight=1`: biases start at zero and have one penalty.
 """
 
 from __future__ import annotations
@@ -73,6 +76,8 @@ class Rblt(Mf):
         weight, mean, user, item = self.weigh(data, users, items)
         self.meeting_weight.fill_(weight)
         self.mean.fill_(mean)
+        if self.config.biases == "learned":
+            return
         with torch.no_grad():
             self.user_bias.copy_(torch.from_numpy(user))
             self.item_bias.copy_(torch.from_numpy(item))

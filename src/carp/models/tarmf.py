@@ -24,10 +24,11 @@ recurrent units meet padding only after the last word in their direction. The ex
 together by conjugate gradients, whose products with a system matrix are sums over the rated pairs.
 
 Ours: the reading of the paper itself (tanh in the attention, a linear output, exact solutions for the factors in
-place of gradient steps); biases, with the penalties that fit validation best when they stand alone; factors start as
-those of the factorisation without documents; the bias is a factor like the others, whose counterpart is 1, and the
-document speaks for it too (`text_bias`); a document is read without the review of the pair that it came with in this
-epoch; both networks share the word embeddings; all sizes, λ and dropout.
+place of gradient steps); biases, which start at the tuned ones and keep the penalties that fit validation best when
+they stand alone (no setting leaves this out); factors start as those of the factorisation without documents; the bias
+is a factor like the others, whose counterpart is 1, and the document speaks for it too (`text_bias`); a document is
+read without the review of the pair that it came with in this epoch; both networks share the word embeddings; all
+sizes, λ and dropout.
 """
 
 from __future__ import annotations
