@@ -44,6 +44,7 @@ from result_lines import put_line, where_and_when
 
 START = 120  # seconds
 SWAPS = 50
+LONGEST_SHOWN = 2_000  # characters of a line of what was found
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 WORDS = ("etc/passwd", "../src/carp/serve/routes.py", "routes.py", "proc/self/environ", "windows/win.ini")
 UPS = ("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..\\", "..%5c", "%252e%252e%252f", "....//", "%c0%ae%c0%ae/", "..;/")
@@ -169,7 +170,8 @@ def schema(options: argparse.Namespace) -> Part:
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
     found = re.search(r"(\d+) generated, (?:(\d+) passed)?", done.stdout)
     if done.returncode or not found:
-        print(done.stdout[-20_000:], file=sys.stderr)
+        shown = (line[:LONGEST_SHOWN] for line in done.stdout.splitlines())  # a request may have megabytes
+        print("\n".join(shown), file=sys.stderr)
     figures = {"examples_an_operation": examples, "generated": int(found[1]) if found else 0}
     unique = re.search(r"found (\d+) unique failure", done.stdout)
     figures |= {"passed": int(found[2] or 0) if found else 0, "findings": int(unique[1]) if unique else done.returncode}

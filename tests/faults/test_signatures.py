@@ -22,13 +22,6 @@ def key_in(path, content, mode=0o600):
     return path
 
 
-@pytest.fixture
-def folder(tmp_path):
-    with new_folder(tmp_path / "thing", "thing") as partial:
-        write_bytes(partial / "a.txt", b"content")
-    return tmp_path / "thing"
-
-
 def test_a_signed_folder_passes_with_its_key_alone(folder, key, tmp_path):
     assert main(["sign", str(folder), "--key-file", str(key)]) == 0
     check_signed(folder, "thing", key)
