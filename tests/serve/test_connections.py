@@ -11,7 +11,7 @@ import socket
 import pytest
 
 from carp.serve import http_connection
-from carp.serve.front_door import FrontDoor, refuse_new
+from carp.serve.front_door import ACCEPTED_AT_ONCE, BEGUN_IN_A_CROWD, FrontDoor, refuse_new
 from carp.serve.log_lines import LogLines
 
 REQUEST = b"GET /some?n=%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -23,11 +23,14 @@ class SmallApp:
     def __init__(self):
         self.go_on = asyncio.Event()
         self.begun = 0
+        self.begun_before_health = None
         self.left = 0
 
     async def __call__(self, scope, receive, send):
         body = (await receive())["body"]
         self.begun += 1
+        if scope["path"] == "/health":
+            self.begun_before_health = self.begun - 1
         if scope["path"] == "/wait":
             try:
                 await self.go_on.wait()
@@ -268,6 +271,23 @@ def test_who_leaves_is_not_worked_for_any_longer():
         assert not opened.door.connections
 
     with_door(test)
+
+
+def test_a_probe_behind_a_crowd_is_taken_before_the_crowd_is_answered():
+    async def test(opened):
+        with contextlib.ExitStack() as stack:
+
+            def ask(path):  # all have connected and asked before the door looks up once
+                one = stack.enter_context(socket.create_connection(("127.0.0.1", opened.port)))
+                one.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+
+            for _ in range(10 * ACCEPTED_AT_ONCE):
+                ask(b"/some")
+            ask(b"/health")
+            await until(lambda: opened.app.begun > 10 * ACCEPTED_AT_ONCE)
+            return opened.app.begun_before_health
+
+    assert with_door(test, most=500) <= 2 * 10 * BEGUN_IN_A_CROWD
 
 
 def test_where_all_places_are_taken_the_longest_quiet_one_goes():
