@@ -428,23 +428,37 @@ async def _answered(reader: asyncio.StreamReader, counts: Counter[str]) -> bool:
 
 
 def headers(options: argparse.Namespace) -> Part:
-    """A header of 300 MB: what it costs in memory, and what it does to health."""
+    """Headers of 300 MB, one after the other: what they cost in memory, and what they do to health."""
+    times = max(2, round(20 * options.share))
     with serving(options) as (service, port):
         ids(port)
         before = most = memory([service.pid])  # of the process that reads requests
-        sent, refused = 0, False
-        with watched(port) as health, socket.create_connection(("127.0.0.1", port), timeout=START) as connection:
+        taken, refused = 0, 0
+        with watched(port) as health:
+            time.sleep(1)
+            for _ in range(times):
+                sent, told = _long_header(port, int(300_000_000 * options.share))
+                taken, refused = max(taken, sent), refused + told
+                most = max(most, memory([service.pid]))
+            time.sleep(1)
+    figures = {"headers": times, "taken_before_the_end_mb": taken / 1e6, "refused": refused}
+    figures |= {"memory_mb_more": round(most - before, 1), **health_figures(health)}
+    reached = refused == times and figures["memory_mb_more"] < 20 and figures["health_longest_ms"] < 100
+    return Part(figures, {"memory_mb_more": 20, "health_longest_ms": 100}, reached)
+
+
+def _long_header(port: int, length: int) -> tuple[int, bool]:
+    """How many bytes of a header were taken before the service closed, and whether it said why."""
+    sent, refused = 0, False
+    with socket.create_connection(("127.0.0.1", port), timeout=START) as connection:
+        with contextlib.suppress(ConnectionError):
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: ")
-            with contextlib.suppress(ConnectionError):
-                while sent < 300_000_000 * options.share:
-                    connection.sendall(b"a" * 1_000_000)
-                    sent += 1_000_000
-                    most = max(most, memory([service.pid]))
-            with contextlib.suppress(ConnectionError):
-                refused = b" 431 " in connection.recv(65536)
-    figures = {"taken_before_the_end_mb": sent / 1e6, "refused": refused, "memory_mb_more": round(most - before, 1)}
-    figures |= health_figures(health)
-    return Part(figures, {"memory_mb_more": 20, "health_longest_ms": 100}, figures["memory_mb_more"] < 20)
+            while sent < length:
+                connection.sendall(b"a" * 1_000_000)
+                sent += 1_000_000
+        with contextlib.suppress(ConnectionError):
+            refused = b" 431 " in connection.recv(65536)
+    return sent, refused
 
 
 def slow(options: argparse.Namespace) -> Part:
