@@ -136,10 +136,10 @@ class FrontDoor:
             self.loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        begun, most = 0, BEGUN_IN_A_CROWD if self._crowded else BEGUN_AT_ONCE
+        turns = BEGUN_IN_A_CROWD if self._crowded else BEGUN_AT_ONCE
         self._crowded = False
-        while self._waiting and begun < most:
-            begun += self._waiting.popleft().start()  # who has gone meanwhile takes nobody's turn
+        while self._waiting and turns > 0:
+            turns -= self._waiting.popleft().start()  # who has gone meanwhile takes nobody's turn
         self._pumping = bool(self._waiting)
         if self._pumping:
             self.loop.call_soon(self._pump)
