@@ -56,7 +56,7 @@ class _Query(BaseModel):
 
 
 class _Body(BaseModel):
-    """Of a JSON body: a number is a number."""
+    """Of a JSON body: a number is a number. Lists are looked at up to their first fault: there may be a million."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -110,7 +110,8 @@ class _Wishes(BaseModel):
         Number,
     ] = None
     among: Annotated[
-        list[Id] | None, Field(min_length=1, max_length=MOST_PAIRS, description="choose from these things alone")
+        list[Id] | None,
+        Field(min_length=1, max_length=MOST_PAIRS, fail_fast=True, description="choose from these things alone"),
     ] = None
     min_reviews: Annotated[
         int, Field(ge=0, le=2**31, description="leave out things with fewer training reviews"), WholeNumber
@@ -166,7 +167,7 @@ class Predict(_Body):
 
     user: Id | None = None
     item: Id | None = None
-    pairs: Annotated[list[Pair], Field(min_length=1, max_length=MOST_PAIRS)] | None = None
+    pairs: Annotated[list[Pair], Field(min_length=1, max_length=MOST_PAIRS, fail_fast=True)] | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Predict:
@@ -182,7 +183,7 @@ class Predict(_Body):
 
 
 class Newcomer(_Body, _Wishes):
-    reviews: Annotated[list[Review], Field(min_length=1, max_length=MOST_REVIEWS)]
-    items: Annotated[list[Id], Field(max_length=MOST_PAIRS)] | None = None
+    reviews: Annotated[list[Review], Field(min_length=1, max_length=MOST_REVIEWS, fail_fast=True)]
+    items: Annotated[list[Id], Field(max_length=MOST_PAIRS, fail_fast=True)] | None = None
     explain: Id | None = None
     n: Annotated[int, Field(ge=1, le=MOST_ROWS), WholeNumber] = 10
