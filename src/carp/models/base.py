@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from carp.errors import UsageError, nearest
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.reviews.documents import ReviewCut
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ class RatingModel(nn.Module):
         super().__init__()
         self.config = config
         self.sizes = sizes
+
+    @classmethod
+    def review_cut(cls, config: Any) -> ReviewCut | None:
+        """How much of which reviews documents hold, where reviews are read one by one; None: all, up to `max_words`."""
+        return None
 
     @property
     def reads_gaps(self) -> bool:
