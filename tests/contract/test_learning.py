@@ -58,6 +58,17 @@ SMALL_OF_MODEL = {
     "meeting": {"directions": 16, "rounds": 5},
     "mf": {"batch_size": 100, "learning_rate": 0.005, "penalty": 0.1, "epochs": 10},
     "mpcn": {"latent_size": 32, "pointers": 1, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.005, "epochs": 7},
+    "narre": {
+        "dimension": 16,
+        "filters": 8,
+        "latent_size": 8,
+        "reviews": 8,
+        "review_words": 20,
+        "dropout": 0.0,
+        "batch_size": 50,
+        "learning_rate": 0.01,
+        "epochs": 3,
+    },
     "overlap": {"epochs": 4},  # the model of docs/howto/new-model.md
     "pmf": {"learning_rate": 0.005},
     "rblt": {"learning_rate": 0.005},

@@ -54,8 +54,8 @@ from carp.reviews.documents import ReviewCut
 class MpcnConfig:
     dimension: int = 300  # of word embeddings
     latent_size: int = 50  # k, of everything else
-    reviews: int = 30  # R, of a document
-    review_words: int = 20  # W, of a review
+    reviews: int = 30  # R: at most so many reviews of one person or thing are read
+    review_words: int = 20  # W: at most so many words of each review are read
     pointers: int = 3  # P
     temperature: float = 0.5  # of the softmax that gradients go through
     factors: int = 10  # of the factorisation machine

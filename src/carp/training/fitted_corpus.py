@@ -153,8 +153,9 @@ class FittedCorpus:
 
     def newcomer(self, texts: list[str]) -> ReadableDocument:
         """The document of a person who is known only by these reviews."""
-        words, review, starts, ends = written_document(enumerate(texts), self.vocabulary, self.max_words, self.cut).T
-        sources = {number: WrittenReview(text, None, None, None) for number, text in enumerate(texts)}
+        numbered = list(enumerate(texts, start=len(self.user)))  # no record has these numbers
+        words, review, starts, ends = written_document(numbered, self.vocabulary, self.max_words, self.cut).T
+        sources = {number: WrittenReview(text, None, None, None) for number, text in numbered}
         return ReadableDocument(words.astype(np.int32), review.astype(np.int32), starts, ends, sources)
 
     def unseen_words(self, text: str) -> frozenset[str]:
