@@ -465,7 +465,7 @@ class Recommender:
         Returns:
             Their words that the model knows, each with the characters it stands on.
         """
-        if not self.model.separates:
+        if not self.model.reads_documents:
             raise UsageError(f"the model {self.name} cannot rate for a newcomer", fix="use carp")
         document = self.fitted_corpus.newcomer(as_texts(reviews))
         if not len(document.words):

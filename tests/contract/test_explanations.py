@@ -265,12 +265,8 @@ def test_empty_documents_have_nothing_to_quote_and_say_so(made_up, name):
 
 
 @pytest.mark.parametrize("name", EXPLAINING)
-def test_a_newcomer_is_explained_where_the_sides_separate(made_up, name):
+def test_a_newcomer_is_explained(made_up, name):
     rec = made_up.of(name)
-    if not rec.kind.separates:
-        with pytest.raises(UsageError, match="newcomer"):
-            rec.explain_for(NEWCOMER, "t01")
-        return
     found = rec.explain_for(NEWCOMER, "t01")
     assert found.user is None
     assert found.rating == pytest.approx(rec.predict_for(NEWCOMER, ["t01"])[0], abs=1e-3)

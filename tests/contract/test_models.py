@@ -288,11 +288,11 @@ def test_a_stopped_training_goes_on_to_the_same_bits(made_up, name, tmp_path):
     assert same_weights(weights(fitted(3, True)), weights(whole))
 
 
-def test_somebody_known_only_by_reviews_is_rated_where_the_sides_separate(made_up, name):
+def test_somebody_known_only_by_reviews_is_rated_where_documents_are_read(made_up, name):
     rec = made_up.of(name)
     items = [rec.fitted_corpus.items[1], rec.fitted_corpus.items[2], "nothing"]
     text = ["superb strap and a brilliant cable", "the wood was flimsy, a poor switch"]
-    if not model_class(name).separates:
+    if "documents" not in model_class(name).needs:
         with pytest.raises(UsageError):
             rec.predict_for(text, items)
         return

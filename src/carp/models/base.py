@@ -83,6 +83,11 @@ class RatingModel(nn.Module):
         return False
 
     @property
+    def reads_documents(self) -> bool:
+        """Whether somebody who is known by reviews alone can be answered."""
+        return "documents" in self.needs
+
+    @property
     def liked_above(self) -> float:
         """The rating above which a person likes a thing: the middle of the range unless the model says otherwise."""
         return (1 + self.sizes.levels) / 2

@@ -9,8 +9,8 @@ Chen, Zhang, Liu, Ma: "Neural Attentional Rating Regression with Review-level Ex
     a_{il}         attention               [B, R]       how useful a review is
     O_i            attended                [B, n]       the reviews together
     X_u, Y_i       sides                   [B, k]       what the reviews say of the person, of the thing
-    q_u, p_i       user_factors, …         [users, k]   what the ratings say of them
-    b_u, b_i, μ    user_bias, …, mean                   biases
+    q_u, p_i, W_1  in FactorProduct                     what the ratings say of them, and how it counts
+    b_u, b_i, μ    in FactorProduct                     biases
     R, W           reviews, review_words
 
     O_{il,j} = max over the words of ReLU(V_{i,l} ∗ K_j + b_j)
@@ -35,10 +35,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
+from carp.models.base import NO_DIRECTION, Attention, Prediction, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.batch_share import drop_rows
-from carp.models.layers import TunedBiases, WordConvolution, masked_softmax, max_over_words, take_or, take_rows
+from carp.models.factor_product import FactorProduct, quiet_dense
+from carp.models.layers import WordConvolution, masked_softmax, max_over_words, take_rows
 from carp.models.review_sets import REVIEWS_ALONE, ReviewPartners, in_documents, review_sets
 from carp.reviews.documents import ReviewCut
 
@@ -80,9 +80,7 @@ class ReviewReader(nn.Module):
         self.of_review = nn.Linear(n, t)  # W_O, b_1
         self.of_partner = nn.Parameter(torch.randn(k, t) * k**-0.5)  # W_u
         self.usefulness = nn.Parameter(torch.randn(t) * t**-0.5)  # h
-        self.dense = nn.Linear(n, k)  # W_0, b_0
-        nn.init.normal_(self.dense.weight, std=0.1 * n**-0.5)  # small, so that training starts at the biases
-        nn.init.zeros_(self.dense.bias)
+        self.dense = quiet_dense(n, k)  # W_0, b_0
 
     def read(self, table: Tensor, words: Tensor, partners: Tensor) -> UsefulReviews:
         """From sets of reviews [B, R, W], and whom else each concerns [B, R]."""
@@ -113,41 +111,26 @@ class ReviewReader(nn.Module):
         return found
 
 
-class Narre(RatingModel):
+class Narre(FactorProduct):
     Config = NarreConfig
     text_defaults = REVIEWS_ALONE
-    needs = frozenset({"ids", "documents"})
     explained_by = "attention"
-    separates = True
     config: NarreConfig
 
     def __init__(self, config: NarreConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
-        k = config.latent_size
         self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
         self.records = ReviewPartners(sizes)
         self.user_reader = ReviewReader(config, sizes.items)
         self.item_reader = ReviewReader(config, sizes.users)
-        self.user_factors = nn.Parameter(torch.randn(sizes.users, k) * 0.1)  # q_u
-        self.item_factors = nn.Parameter(torch.randn(sizes.items, k) * 0.1)  # p_i
-        self.product_weight = nn.Parameter(torch.ones(k))  # W_1
-        self.mean = nn.Parameter(torch.zeros(()))  # μ
-        self.user_bias = nn.Parameter(torch.zeros(sizes.users))  # b_u
-        self.item_bias = nn.Parameter(torch.zeros(sizes.items))  # b_i
 
     @classmethod
     def review_cut(cls, config: NarreConfig) -> ReviewCut:
         return ReviewCut(config.reviews, config.review_words)
 
-    @torch.no_grad()
     def start(self, data: TrainingData) -> None:
+        super().start(data)
         self.records.fit(data.train)
-        biases = TunedBiases(self.sizes)
-        biases.fit(data.train, data.valid, self.sizes.levels)
-        self.mean.copy_(biases.mean)
-        if self.config.biases == "tuned":
-            self.user_bias.copy_(biases.user)
-            self.item_bias.copy_(biases.item)
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self.user_reader.side(self.read_users(words, reviews).weighed)  # X_u
@@ -162,12 +145,6 @@ class Narre(RatingModel):
     def read_items(self, words: Tensor, reviews: Tensor) -> UsefulReviews:
         found = review_sets(words, reviews, self.config.reviews, self.config.review_words)
         return self.item_reader.read(self.embedding.weight, found.words, self.records.writers(found.records))
-
-    def score(self, users: Tensor, items: Tensor, user_sides: Tensor, item_sides: Tensor) -> Prediction:
-        user, item = take_rows(self.user_factors, users) + user_sides, take_rows(self.item_factors, items) + item_sides
-        met = drop_rows(user * item, self.config.dropout, self.training) @ self.product_weight
-        biases = take_or(self.user_bias, users, 0.0) + take_or(self.item_bias, items, 0.0) + self.mean
-        return Prediction(met + biases)
 
     def explain(self, batch: Batch, prediction: Prediction) -> Attention:
         """a of both documents; inside a review, what the filters kept at each word moves the rating."""
