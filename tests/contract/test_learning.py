@@ -64,6 +64,19 @@ SMALL_OF_MODEL = {
     "pmf": {"learning_rate": 0.005},
     "rblt": {"learning_rate": 0.005},
     "tarmf": {"epochs": 2},
+    "transformer": {
+        "dimension": 16,
+        "layers": 1,
+        "heads": 2,
+        "hidden_size": 32,
+        "reviews": 16,
+        "review_words": 20,
+        "max_words": 80,
+        "dropout": 0.0,
+        "batch_size": 50,
+        "learning_rate": 0.003,
+        "epochs": 2,
+    },
     "transnet": {"max_words": 150, "dropout": 0.1, "batch_size": 50, "learning_rate": 0.005, "epochs": 14},
 }
 
