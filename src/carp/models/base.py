@@ -62,6 +62,7 @@ class RatingModel(nn.Module):
     training_defaults: ClassVar[Mapping[str, Any]] = {}  # where the paper's differ from TrainingSettings'
     text_defaults: ClassVar[Mapping[str, Any]] = {}  # where the model's differ from TextSettings'
     needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, names, reviews, target_review
+    searched: ClassVar[tuple[str, ...]] = ("latent_size", "learning_rate")  # by `carp bench --search`
     separates: ClassVar[bool] = False
     shares_batches: ClassVar[bool] = True  # False where several processes are given whole batches all the same
     learns: ClassVar[bool] = True  # False where `start` alone fits the model
