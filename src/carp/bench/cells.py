@@ -134,10 +134,12 @@ class Bench:
 
     def fitted_corpus(self, recommender: Recommender) -> FittedCorpus:
         """Trials that read the same words share their documents."""
-        key = json.dumps(asdict(recommender.text), sort_keys=True)
+        cut = recommender.review_cut
+        key = json.dumps([asdict(recommender.text), cut and asdict(cut)], sort_keys=True)
         if key not in self.corpora:
             corpus = load_corpus(self.cell.path)
-            self.corpora = {key: fit_corpus(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)}
+            split = split_corpus(corpus, seed=self.cell.split_seed)
+            self.corpora = {key: fit_corpus(corpus, split, recommender.text, cut)}
         return self.corpora[key]
 
     def fit(self, settings: Mapping[str, Any]) -> Fitted:
