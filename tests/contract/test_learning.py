@@ -69,6 +69,7 @@ SMALL_OF_MODEL = {
         "learning_rate": 0.005,
         "epochs": 8,
     },
+    "daml": {"max_words": 80, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.005, "epochs": 2},
     "dattn": {"embedding_spread": 0.3, "filters": 8, "dropout": 0.0, "epochs": 4},
     "deepconn": {"dropout": 0.0, "epochs": 8},
     "gaussian-process": {"steps": 4},
@@ -76,10 +77,24 @@ SMALL_OF_MODEL = {
     "meeting": {"directions": 16, "rounds": 5},
     "mf": {"batch_size": 100, "learning_rate": 0.005, "penalty": 0.1, "epochs": 10},
     "mpcn": {"latent_size": 32, "pointers": 1, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.005, "epochs": 7},
+    "narre": {"reviews": 16, "review_words": 20, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.005, "epochs": 3},
     "overlap": {"epochs": 4},  # the model of docs/howto/new-model.md
     "pmf": {"learning_rate": 0.005},
     "rblt": {"learning_rate": 0.005},
     "tarmf": {"epochs": 2},
+    "transformer": {
+        "dimension": 16,
+        "layers": 1,
+        "heads": 2,
+        "hidden_size": 32,
+        "reviews": 16,
+        "review_words": 20,
+        "max_words": 80,
+        "dropout": 0.0,
+        "batch_size": 50,
+        "learning_rate": 0.003,
+        "epochs": 2,
+    },
     "transnet": {"max_words": 150, "dropout": 0.1, "batch_size": 50, "learning_rate": 0.005, "epochs": 14},
 }
 

@@ -31,6 +31,8 @@ PLAIN = {
     "user_penalty": "how strongly the numbers of people are held back",
     "item_penalty": "how strongly the numbers of things are held back",
     "aspects": "how many aspects are told apart",
+    "layers": "how often the words of a review read each other",
+    "factors": "numbers by which two features are held against each other",
     "pointers": "reviews that may be pointed at, one after the other",
     "pull": "how strongly the ratings' numbers are drawn to those of the texts",
     "transform_layers": "layers that turn what was read into the review to expect",

@@ -50,6 +50,7 @@ class MfConfig:
 class Mf(RatingModel):
     Config = MfConfig
     training_defaults: ClassVar[Mapping[str, Any]] = {"epochs": 60}
+    searched: ClassVar[tuple[str, ...]] = ("latent_size", "penalty")
     config: MfConfig
 
     def __init__(self, config: MfConfig, sizes: Sizes) -> None:
