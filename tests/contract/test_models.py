@@ -293,7 +293,7 @@ def test_somebody_known_only_by_reviews_is_rated_where_documents_are_read(made_u
     rec = made_up.of(name)
     items = [rec.fitted_corpus.items[1], rec.fitted_corpus.items[2], "nothing"]
     text = ["superb strap and a brilliant cable", "the wood was flimsy, a poor switch"]
-    if "documents" not in model_class(name).needs:
+    if not rec.model.reads_documents:
         with pytest.raises(UsageError):
             rec.predict_for(text, items)
         return

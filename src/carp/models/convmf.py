@@ -65,6 +65,10 @@ class ConvMf(Mf):
         self.hidden = nn.Linear(len(WINDOWS) * config.filters, config.hidden_size)  # W_f1
         self.output = nn.Linear(config.hidden_size, config.latent_size)  # W_f2
 
+    @property
+    def reads_documents(self) -> bool:
+        return False  # a prediction is of ids
+
     def text_factors(self, words: Tensor, reviews: Tensor) -> Tensor:
         """cnn(W, X_j) [B, k]."""
         features = [convolution(self.embedding.weight, words, reviews) for convolution in self.convolutions]

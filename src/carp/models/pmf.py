@@ -47,6 +47,7 @@ class PmfConfig:
 class Pmf(RatingModel):
     Config = PmfConfig
     training_defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 0.003, "epochs": 100}
+    searched: ClassVar[tuple[str, ...]] = ("latent_size", "penalty")
     config: PmfConfig
 
     def __init__(self, config: PmfConfig, sizes: Sizes) -> None:
