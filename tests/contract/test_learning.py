@@ -35,7 +35,6 @@ ERRATIC_SHOPS = 6  # judged together: each has some 190 test pairs
 EXACT = {"gaussian-process"}  # costs grow with the cube of the pairs
 # Where a thing has many ratings, they say as much about it as its reviews do.
 TEXT_BESIDE_FACTORS = {"cmle", "convmf", "hft"}
-FACTORS = {*TEXT_BESIDE_FACTORS, "rblt", "tarmf"}
 SPARSE_SHOP = {**SHOP, "people": 300, "things": 100}
 NOTHING_SAID = "there is nothing to read here"
 
@@ -146,9 +145,9 @@ def fitted():
 def fitted_without_texts(name):
     """The same model, on the same pairs, where there is nothing to read; a word in all reviews is a word there.
 
-    Without words most models are averages, which take few epochs; factors go on learning.
+    A model that does not know who is who is a constant without words, and that takes few epochs.
     """
-    few = {} if name in FACTORS else {"epochs": 3}
+    few = {} if "ids" in model_class(name).needs else {"epochs": 2}
     silent = recommender(name, max_document_share=1.0, **few)
     return [silent.fit(corpus, progress=False) for corpus in corpora(name, with_texts=False)]
 
