@@ -26,6 +26,7 @@ import torch
 import hostile_bundles
 from carp.errors import CarpError
 from carp.persist.bundle import read_bundle
+from result_lines import tell_report
 
 Files = dict[str, bytes]
 
@@ -151,9 +152,7 @@ def main() -> int:
     parser.add_argument("--model", default="carp")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    report = run(range(given.seed, given.seed + given.bundles), given.model)
-    print(json.dumps(report, indent=1))
-    return 1 if report["faults"] else 0
+    return tell_report(run(range(given.seed, given.seed + given.bundles), given.model))
 
 
 if __name__ == "__main__":

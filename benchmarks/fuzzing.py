@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import base64
 import importlib.util
-import json
 import os
 import random
 import re
@@ -22,6 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from result_lines import tell_report
 
 LOOKED_INTO = ["carp.reviews.sources", "carp.storage", "carp.persist", "carp.reviews.corpora"]
 SECONDS, MEGABYTES = 20, 2048  # for one input
@@ -102,9 +103,7 @@ def main() -> int:
 
         print(fuzz_targets.try_one(fuzz_targets.TARGETS[given.target], given.input.read_bytes()))
         return 0
-    report = run(given.target, given.runs, given.seed)
-    print(json.dumps(report, indent=1))
-    return 1 if report["faults"] else 0
+    return tell_report(run(given.target, given.runs, given.seed))
 
 
 if __name__ == "__main__":

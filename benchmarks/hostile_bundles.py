@@ -29,6 +29,7 @@ import carp
 from carp.errors import CarpError
 from carp.storage import MANIFEST, load_arrays, save_arrays, seal
 from made_up_reviews import shop_reviews
+from result_lines import tell_report
 
 TINY = {"dimension": 8, "filters": 6, "latent_size": 4, "viewpoints": 2, "epochs": 1, "min_reviews": 1}
 STRANGE = [0, 1, -1, 2, 7, 127, 128, -128, 255, 2**15, 2**31 - 1, -(2**31), 2**31, 2**40, 2**62, -(2**62)]
@@ -241,9 +242,7 @@ def main() -> int:
     if given.child:
         _child(given.child, numbers)
         return 0
-    report = run(numbers, given.model)
-    print(json.dumps(report, indent=1))
-    return 1 if report["faults"] else 0
+    return tell_report(run(numbers, given.model))
 
 
 if __name__ == "__main__":

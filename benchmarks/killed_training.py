@@ -39,6 +39,7 @@ from carp.models.carp import Carp
 from carp.reviews.documents import make_documents
 from carp.training.checkpoint import CHECKPOINT, LOG
 from carp.training.loop import Silent, TrainingSettings, TrainingState, Watcher, train
+from result_lines import tell_report
 
 SETTINGS = TrainingSettings(epochs=6, patience=6, batch_size=12, learning_rate=0.05)
 IN_SAVE, BETWEEN = b"s", b"b"
@@ -316,9 +317,7 @@ def main() -> int:
     if given.drive:
         drive(given.drive, given.kills, given.seed, given.device)
         return 0
-    report = run(given.kills, given.seed, given.device)
-    print(json.dumps(report, indent=1))
-    return 1 if report["faults"] else 0
+    return tell_report(run(given.kills, given.seed, given.device))
 
 
 if __name__ == "__main__":

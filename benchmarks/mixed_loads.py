@@ -6,7 +6,6 @@ python benchmarks/mixed_loads.py --loads 100000
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import torch
 import carp
 import hostile_bundles
 from carp.errors import CarpError
+from result_lines import tell_report
 
 SAVING = (
     "import sys, torch, carp\n"
@@ -73,9 +73,7 @@ def _loaded(folder: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--loads", type=int, default=2000)
-    report = run(parser.parse_args().loads)
-    print(json.dumps(report))
-    return 1 if report["faults"] else 0
+    return tell_report(run(parser.parse_args().loads))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torture
 from result_lines import put_line
 from tables_in_pages import Tables, page_with
 
@@ -100,6 +101,17 @@ def service_table(lines: list[Line]) -> str:
     return _table(["wanted", "measured", "machine", "reached", "part"], rows)
 
 
+def not_run(files: list[Line], served: list[Line]) -> str:
+    """What was not run at its full number, in a sentence."""
+    whole = {line["part"] for line in files if line["tried"] >= line["wanted"] and not line["unfinished_pieces"]}
+    whole |= {line["part"] for line in served if _whole(line["part"], line["figures"])}
+    left = [name for name in (*torture.PARTS, *SAID) if name not in whole]
+    if not left:
+        return "Every part was run at its full number."
+    parts = ", ".join(f"`{name}`" for name in left)
+    return f"**Not yet run at full numbers:** {parts}. Of these there are only the small tests."
+
+
 def _whole(part: str, figures: Line) -> bool:
     """Whether it was tried at the full number."""
     counted = {"schema": "examples_an_operation", "traversal": "strings", "clients": "seconds"}.get(part, part)
@@ -119,8 +131,9 @@ def _read(path: Path) -> list[Line]:
 
 
 def tables_of(results: Path) -> Tables:
+    files = _read(results / FILES)
     served = sorted(_read(results / SERVICE), key=lambda line: [*SAID].index(line["part"]))
-    return {"files": files_table(_read(results / FILES)), "service": service_table(served)}
+    return {"not-run": not_run(files, served), "files": files_table(files), "service": service_table(served)}
 
 
 def take(results: Path, lines: list[Line]) -> None:

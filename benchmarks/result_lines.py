@@ -1,4 +1,4 @@
-"""Lines of results in a file, one for each part: a new line takes the place of the part's last one."""
+"""What a part of the torture found: a line in a file, in the place of the part's last one, or a report in words."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def put_line(out: Path, line: dict[str, Any]) -> None:
     kept = [old for old in before if json.loads(old)["part"] != line["part"]]
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("\n".join([*kept, json.dumps(line)]) + "\n", encoding="utf-8")
+
+
+def tell_report(report: dict[str, Any]) -> int:
+    """Print what was tried and found; the exit code that says whether there were faults."""
+    print(json.dumps(report, indent=1))
+    return 1 if report["faults"] else 0
 
 
 def where_and_when() -> dict[str, str]:

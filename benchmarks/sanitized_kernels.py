@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from carp.kernels.cpu import c_build
+from result_lines import tell_report
 
 FLAGS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g", "-O1", "-fPIC", "-shared"]
 STRANGE = [0, -1, 1, 10**6, 2**31 - 1, -(2**31), 2**40, -(2**40)]
@@ -114,9 +115,7 @@ def main() -> int:
     if given.library:
         _child(given.library, given.rounds, given.seed)
         return 0
-    report = run(given.rounds, given.seed)
-    print(json.dumps(report, indent=1))
-    return 1 if report["faults"] else 0
+    return tell_report(run(given.rounds, given.seed))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def attention_of(rec, batch):
 def test_the_models_that_read_documents_explain_and_those_of_ratings_or_topics_do_not():
     assert {"carp", "carp-ra", "deepconn", "transnet", "dattn", "tarmf", "mpcn", "anr", "ridge"} <= set(EXPLAINING)
     assert {"narre", "daml", "transformer"} <= set(EXPLAINING)
-    assert {"mean", "bias", "mf", "pmf", "rblt", "cmle"} <= set(SILENT)
+    assert {"mean", "bias", "mf", "pmf", "rblt", "cmle", "hft", "convmf"} <= set(SILENT)
 
 
 @pytest.mark.parametrize("name", SILENT)

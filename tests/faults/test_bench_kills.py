@@ -16,7 +16,6 @@ from pathlib import Path
 
 import torch
 
-import carp
 from carp.bench import durable_lines
 from carp.bench.cell_processes import run_in_processes
 from carp.bench.datasets import find_sources
@@ -25,6 +24,7 @@ from carp.bench.grid import Grid, read_systems, run_grid
 from carp.bench.pair_errors import ErrorColumns
 from carp.bench.results_folder import BENCH
 from carp.reviews.corpora.corpus import build_corpus
+from made_up_reviews import shop_reviews
 
 KILLS = int(os.environ.get("CARP_KILLS", "10"))
 MODELS, SEEDS = "mean,bias,carp,carp:routing=agreement", 3
@@ -33,8 +33,7 @@ MOMENTS = ("before the line", "half a line", "the line before the disk has it", 
 
 
 def make_corpus(folder):
-    shop = carp.make_shop(people=20, things=10, reviews_per_person=6, seed=1)
-    build_corpus(carp.read_reviews(shop.frame()), min_reviews=1).save(folder)
+    build_corpus(shop_reviews(people=20, things=10, seed=1), min_reviews=1).save(folder)
 
 
 def grid_of(corpus):
@@ -112,7 +111,10 @@ def check(outcome, folder, cells, whole):
 def test_no_cell_is_lost_or_counted_twice_whenever_the_grid_is_killed(tmp_path):
     make_corpus(tmp_path / "corpus")
     command = [sys.executable, __file__, str(tmp_path / "corpus"), str(tmp_path / "out"), str(tmp_path / "ref")]
-    done = subprocess.run([*command, str(KILLS)], capture_output=True, text=True, check=False, timeout=600)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [*command, str(KILLS)], env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"killed": KILLS}
 

@@ -267,27 +267,19 @@ def test_a_corpus_whose_facts_cannot_be_is_refused(corpus):
 # ---- what was checked is what is used
 
 
-@pytest.fixture
-def folder(tmp_path):
-    with new_folder(tmp_path / "thing", "thing") as partial:
-        write_bytes(partial / "a.txt", b"old")
-        write_bytes(partial / "deep" / "b.txt", b"old")
-    return tmp_path / "thing"
-
-
 def test_a_folder_that_is_replaced_while_it_is_read_is_read_as_it_was(folder):
     with opened_folder(folder, "thing") as opened:
-        assert opened.read("a.txt") == b"old"
+        assert opened.read("a.txt") == b"content"
         with new_folder(folder, "thing", overwrite=True) as partial:
             write_bytes(partial / "a.txt", b"new")
-        assert opened.read("deep/b.txt") == b"old", "the file is gone from its place, and is read all the same"
+        assert opened.read("deep/b.txt") == b"content", "the file is gone from its place, and is read all the same"
     with opened_folder(folder, "thing") as opened:
         assert opened.read("a.txt") == b"new"
 
 
 def test_a_file_that_is_altered_while_the_folder_is_open_is_noticed(folder):
     with opened_folder(folder, "thing") as opened:
-        (folder / "a.txt").write_bytes(b"bad")
+        (folder / "a.txt").write_bytes(b"altered")
         with pytest.raises(DamagedError, match="differs from what was saved"):
             opened.read("a.txt")
 

@@ -54,14 +54,6 @@ def closed():
     assert [str(one.message) for one in told if one.category is ResourceWarning] == []
 
 
-@pytest.fixture
-def folder(tmp_path):
-    with new_folder(tmp_path / "thing", "thing") as partial:
-        write_bytes(partial / "a.txt", b"content")
-        write_bytes(partial / "deep" / "b.txt", b"content")
-    return tmp_path / "thing"
-
-
 def told(place):
     """What somebody else is told who wants to write there."""
     with ThreadPoolExecutor(1) as other:

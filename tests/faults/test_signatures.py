@@ -22,19 +22,22 @@ def key_in(path, content, mode=0o600):
     return path
 
 
-@pytest.fixture
-def folder(tmp_path):
-    with new_folder(tmp_path / "thing", "thing") as partial:
-        write_bytes(partial / "a.txt", b"content")
-    return tmp_path / "thing"
-
-
 def test_a_signed_folder_passes_with_its_key_alone(folder, key, tmp_path):
     assert main(["sign", str(folder), "--key-file", str(key)]) == 0
     check_signed(folder, "thing", key)
     assert main(["sign", str(folder), "--key-file", str(key), "--check"]) == 0
     with pytest.raises(DamagedError, match="not signed with this key"):
         check_signed(folder, "thing", key_in(tmp_path / "other", b"o" * 32))
+
+
+@pytest.mark.parametrize("manifest", [None, "[]", "{}", '{"kind": 3}'])
+def test_only_what_carp_made_can_be_signed(tmp_path, key, manifest, capsys):
+    (tmp_path / "other").mkdir()
+    if manifest is not None:
+        (tmp_path / "other" / MANIFEST).write_text(manifest)
+    assert main(["sign", str(tmp_path / "other"), "--key-file", str(key)]) == 1
+    assert "this is neither a model nor a corpus" in capsys.readouterr().err
+    assert not (tmp_path / "other" / SIGNATURE).exists()
 
 
 def test_a_signed_folder_whose_file_was_altered_does_not_pass(folder, key):

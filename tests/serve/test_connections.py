@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import itertools
 import json
 import socket
 
 import pytest
 
 from carp.serve import http_connection
-from carp.serve.front_door import FrontDoor, refuse_new
+from carp.serve.front_door import ACCEPTED_AT_ONCE, BEGUN_AT_ONCE, BEGUN_IN_A_CROWD, FrontDoor, refuse_new
 from carp.serve.log_lines import LogLines
 
 REQUEST = b"GET /some?n=%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -23,11 +24,14 @@ class SmallApp:
     def __init__(self):
         self.go_on = asyncio.Event()
         self.begun = 0
+        self.begun_before_health = None
         self.left = 0
 
     async def __call__(self, scope, receive, send):
         body = (await receive())["body"]
         self.begun += 1
+        if scope["path"] == "/health":
+            self.begun_before_health = self.begun - 1
         if scope["path"] == "/wait":
             try:
                 await self.go_on.wait()
@@ -268,6 +272,48 @@ def test_who_leaves_is_not_worked_for_any_longer():
         assert not opened.door.connections
 
     with_door(test)
+
+
+@contextlib.contextmanager
+def asking_at_once(opened, requests):
+    """All have connected and asked before the door looks up once."""
+    with contextlib.ExitStack() as stack:
+        for request in requests:
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", opened.port)))
+            one.sendall(request)
+        yield
+
+
+def test_a_probe_behind_a_crowd_is_taken_before_the_crowd_is_answered():
+    crowd = [REQUEST % n for n in range(10 * ACCEPTED_AT_ONCE)]
+
+    async def test(opened):
+        with asking_at_once(opened, [*crowd, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"]):
+            await until(lambda: opened.app.begun > len(crowd))
+        return opened.app.begun_before_health
+
+    assert with_door(test, most=500) <= 2 * 10 * BEGUN_IN_A_CROWD
+
+
+def test_a_large_body_takes_the_turns_of_several_requests(monkeypatch):
+    """Reading one takes so long that health would wait for eight of them."""
+    monkeypatch.setattr(http_connection, "BODY_OF_A_TURN", 100)
+    large = b"POST /some HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n" + bytes(1000)
+
+    async def most_in_a_round(opened, requests):
+        loop, counts = asyncio.get_running_loop(), [opened.app.begun]
+
+        def look():
+            counts.append(opened.app.begun)
+            loop.call_soon(look)
+
+        loop.call_soon(look)
+        with asking_at_once(opened, requests):
+            await until(lambda: opened.app.begun == len(requests))
+        return max(after - before for before, after in itertools.pairwise(counts))
+
+    assert with_door(lambda opened: most_in_a_round(opened, [large] * 20)) == 1
+    assert with_door(lambda opened: most_in_a_round(opened, [REQUEST % 1] * 20)) == BEGUN_AT_ONCE
 
 
 def test_where_all_places_are_taken_the_longest_quiet_one_goes():

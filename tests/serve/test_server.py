@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -20,6 +21,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from carp.errors import CarpError
+from carp.serve import routes, server
+from carp.serve.log_lines import LogLines
 from torture_serve import raw_get, traversal_strings
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -363,6 +367,26 @@ def test_a_service_with_a_key_and_a_port_for_metrics(bundle, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [line["event"] for line in lines[-2:]] == ["stopping", "stopped"]
     assert not [line for line in lines if key in str(line)]
+
+
+def test_the_description_is_made_before_anybody_can_ask_for_it(monkeypatch):
+    """It takes long enough for health to wait."""
+    described = []
+    monkeypatch.setattr(routes, "describe", lambda app, **_: described.append(app) or {})
+
+    async def begin_and_end():
+        service = server.Service(server.ServiceOptions(Path("model")), LogLines(None), print)
+        service.pool.failure = CarpError("there is no model")
+
+        async def load_nothing(*_):
+            pass
+
+        monkeypatch.setattr(service.pool, "start", load_nothing)
+        await service.live(server.listen("127.0.0.1", 0), None)
+
+    with pytest.raises(CarpError, match="there is no model"):
+        asyncio.run(begin_and_end())
+    assert len(described) == 1
 
 
 def test_stops_with_clients_at_work_lose_no_request(bundle, recommender):

@@ -45,6 +45,8 @@ REGISTRY: dict[str, Entry] = {
     ),
     "anr": Entry("carp.models.anr:Anr", "aspects weighed by co-attention, CIKM'18"),
     "cmle": Entry("carp.models.cmle:Cmle", "collaborative multi-level embeddings, IJCAI'16"),
+    "hft": Entry("carp.models.hft:Hft", "hidden factors that are hidden topics of reviews, RecSys'13"),
+    "convmf": Entry("carp.models.convmf:ConvMf", "item factors around a convolutional reading of the item, RecSys'16"),
     "mf": Entry("carp.models.mf:Mf", "biased matrix factorisation, ratings only"),
     "pmf": Entry("carp.models.pmf:Pmf", "probabilistic matrix factorisation, ratings only, NIPS'07"),
     "gaussian-process": Entry(

@@ -21,6 +21,7 @@ from carp.serve.problems import Problem
 MOST_CONNECTIONS = 1_000
 ACCEPTED_AT_ONCE = 32  # connections, before others have their turn
 BEGUN_AT_ONCE = 8  # requests
+BEGUN_IN_A_CROWD = 2  # requests, while more connections wait than are taken at once: the last of them may be a probe
 URGENT = (b"/health", b"/healthz", b"/ready")  # who asks this waits behind nobody
 LOOK = 0.25  # seconds between looks at whose time is over
 LAST_CALL = 25.0  # seconds after which a stop closes what is still open
@@ -52,6 +53,7 @@ class FrontDoor:
         self._joining: set[asyncio.Task[Any]] = set()
         self._sweeper = self.loop.create_task(self._sweep())
         self._pumping = False
+        self._crowded = False
         self._date = (0, b"")
 
     # ---- connections
@@ -72,10 +74,10 @@ class FrontDoor:
                 self._make_room()
                 return taken
             connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = self.loop.create_task(self.loop.connect_accepted_socket(lambda: HttpConnection(self), connection))
             self._joining.add(task)
             task.add_done_callback(self._joined)
+        self._crowded = True
         return most
 
     def _joined(self, task: asyncio.Task[Any]) -> None:
@@ -134,9 +136,10 @@ class FrontDoor:
             self.loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        begun = 0
-        while self._waiting and begun < BEGUN_AT_ONCE:
-            begun += self._waiting.popleft().start()  # who has gone meanwhile takes nobody's turn
+        turns = BEGUN_IN_A_CROWD if self._crowded else BEGUN_AT_ONCE
+        self._crowded = False
+        while self._waiting and turns > 0:
+            turns -= self._waiting.popleft().start()  # who has gone meanwhile takes nobody's turn
         self._pumping = bool(self._waiting)
         if self._pumping:
             self.loop.call_soon(self._pump)

@@ -27,6 +27,7 @@ LARGEST_BODY = 1_200_000  # bytes
 MOST_HELD = 64_000_000  # bytes of bodies of all connections together
 MOST_LINGERING = 1_000_000  # bytes of a refused request that are read and thrown away, so that its answer is seen
 MOST_PIPELINED = 16
+BODY_OF_A_TURN = 20_000  # bytes: who sends more takes several turns, since reading them takes longer
 # Seconds for each stage.
 STAGES = {
     "idle": 30.0,  # between two requests
@@ -240,13 +241,14 @@ class HttpConnection(asyncio.Protocol):
             self._release()
             self._enter("leaving" if self.door.stopping else "idle")
 
-    def start(self) -> bool:
-        """Answer the request whose turn it is; False where nobody waits for it any more."""
+    def start(self) -> int:
+        """Answer the request whose turn it is; how many turns that takes, 0 where nobody waits for it any more."""
         if self.stage != "waiting" or not self._complete:
-            return False
+            return 0
         self._enter("answering")
-        self._task = self.door.loop.create_task(self._answer(self._complete.popleft()))
-        return True
+        asked = self._complete.popleft()
+        self._task = self.door.loop.create_task(self._answer(asked))
+        return 1 + len(asked.body) // BODY_OF_A_TURN
 
     async def _answer(self, asked: Asked) -> None:
         answer = _Answer(self._transport, asked, self.door)

@@ -22,6 +22,8 @@ FAULTS = {
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "finite_number": "must be a number",
+    "date_parsing": "must be a day, as 2026-01-31",
+    "date_from_datetime_parsing": "must be a day, as 2026-01-31",
     "literal_error": "is none of the words that are known",
     "list_type": "must be a list",
     "string_too_short": "must not be empty",

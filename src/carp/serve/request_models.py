@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, LiteralString
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
 MOST_PAIRS = 1_000
 MOST_REVIEWS = 500
 MOST_ROWS = 200
-# Characters. What these allow fits into the largest body that is read.
+# Characters. All of a body together may not be larger than `http_connection.LARGEST_BODY`.
 LONGEST_ID = 500
 LONGEST_REVIEW = 200_000
+# In an address all is text. A number is written as in JSON, and not in one of the other ways that Python reads.
+WHOLE = re.compile(r"-?(0|[1-9][0-9]*)(\.0+)?")
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID)]
-Review = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_REVIEW, pattern=r"\S")]
+# Something that is no space. The spaces are named, since \S means other ones in each language that reads this.
+WRITTEN = r"[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]"
+Review = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_REVIEW, pattern=WRITTEN)]
 
 
 def _whole(given: Any) -> Any:
     """JSON has one kind of number: 3.0 is a whole one."""
+    _check_written(given, WHOLE, "int_parsing")
     return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+def _number(given: Any) -> Any:
+    return _check_written(given, NUMBER, "float_parsing")
+
+
+def _day(given: Any) -> Any:
+    return _check_written(given, DAY, "date_parsing")
+
+
+def _check_written(given: Any, form: re.Pattern[str], fault: LiteralString) -> Any:
+    if isinstance(given, str) and not form.fullmatch(given):
+        raise PydanticCustomError(fault, "is written otherwise")
+    return given
+
+
+WholeNumber, Number, Day = (BeforeValidator(check) for check in (_whole, _number, _day))
 
 
 class _Query(BaseModel):
@@ -30,15 +56,15 @@ class _Query(BaseModel):
 
 
 class _Body(BaseModel):
-    """Of a JSON body: a number is a number."""
+    """Of a JSON body: a number is a number. Lists are looked at up to their first fault: there may be a million."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Search(_Query):
     q: Annotated[str, Field(max_length=500)] = ""
-    limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 20
-    offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_ROWS), WholeNumber] = 20
+    offset: Annotated[int, Field(ge=0, le=10_000_000), WholeNumber] = 0
 
 
 class ThingSearch(Search):
@@ -47,18 +73,18 @@ class ThingSearch(Search):
 
 class CategorySearch(_Query):
     q: Annotated[str, Field(max_length=500)] = ""
-    limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 50
+    limit: Annotated[int, Field(ge=1, le=MOST_ROWS), WholeNumber] = 50
 
 
 class AudienceQuery(_Query):
-    n: Annotated[int, Field(ge=1, le=50)] = 8
+    n: Annotated[int, Field(ge=1, le=50), WholeNumber] = 8
 
 
 class PeriodQuery(_Query):
     """Days from the first to the last, both included."""
 
-    since: Annotated[date | None, Field(description="the first day, as 2026-01-31")] = None
-    until: Annotated[date | None, Field(description="the last day")] = None
+    since: Annotated[date | None, Field(description="the first day, as 2026-01-31"), Day] = None
+    until: Annotated[date | None, Field(description="the last day"), Day] = None
 
     def days(self) -> tuple[str | None, str | None]:
         since, until = (None if day is None else day.isoformat() for day in (self.since, self.until))
@@ -79,13 +105,16 @@ class _Wishes(BaseModel):
 
     by: Annotated[Literal["taste", "rating"], Field(description="what suits the person, or the rating alone")] = "taste"
     diversity: Annotated[
-        float | None, Field(ge=0, le=1, description="the higher, the fewer things that many people have; usually 0.3")
+        float | None,
+        Field(ge=0, le=1, description="the higher, the fewer things that many people have; usually 0.3"),
+        Number,
     ] = None
     among: Annotated[
-        list[Id] | None, Field(min_length=1, max_length=MOST_PAIRS, description="choose from these things alone")
+        list[Id] | None,
+        Field(min_length=1, max_length=MOST_PAIRS, fail_fast=True, description="choose from these things alone"),
     ] = None
     min_reviews: Annotated[
-        int, Field(ge=0, le=2**31, description="leave out things with fewer training reviews"), BeforeValidator(_whole)
+        int, Field(ge=0, le=2**31, description="leave out things with fewer training reviews"), WholeNumber
     ] = 0
     category: Annotated[Id | None, Field(description="choose from the things of this category alone")] = None
 
@@ -95,7 +124,7 @@ class _Wishes(BaseModel):
 
 class RecommendQuery(_Query, _Wishes):
     user: Id
-    n: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 10
+    n: Annotated[int, Field(ge=1, le=MOST_ROWS), WholeNumber] = 10
 
 
 class CompareQuery(_Query):
@@ -106,7 +135,7 @@ class CompareQuery(_Query):
 
 class SummaryQuery(_Query):
     user: Id
-    n: Annotated[int, Field(ge=1, le=50)] = 8
+    n: Annotated[int, Field(ge=1, le=50), WholeNumber] = 8
 
 
 class Pair(_Body):
@@ -138,7 +167,7 @@ class Predict(_Body):
 
     user: Id | None = None
     item: Id | None = None
-    pairs: Annotated[list[Pair], Field(min_length=1, max_length=MOST_PAIRS)] | None = None
+    pairs: Annotated[list[Pair], Field(min_length=1, max_length=MOST_PAIRS, fail_fast=True)] | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Predict:
@@ -154,7 +183,7 @@ class Predict(_Body):
 
 
 class Newcomer(_Body, _Wishes):
-    reviews: Annotated[list[Review], Field(min_length=1, max_length=MOST_REVIEWS)]
-    items: Annotated[list[Id], Field(max_length=MOST_PAIRS)] | None = None
+    reviews: Annotated[list[Review], Field(min_length=1, max_length=MOST_REVIEWS, fail_fast=True)]
+    items: Annotated[list[Id], Field(max_length=MOST_PAIRS, fail_fast=True)] | None = None
     explain: Id | None = None
-    n: Annotated[int, Field(ge=1, le=MOST_ROWS), BeforeValidator(_whole)] = 10
+    n: Annotated[int, Field(ge=1, le=MOST_ROWS), WholeNumber] = 10

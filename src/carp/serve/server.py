@@ -146,6 +146,7 @@ class Service:
             metrics_here=metrics is None,
             pictures=options.pictures,
         )
+        app.openapi()  # now, while nobody waits: it takes as long as a hundred answers
         app.state.counters.measures = self.measures
         doors = [self._open(app, listening)]
         self.door = doors[0]
