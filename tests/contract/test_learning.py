@@ -68,7 +68,7 @@ SMALL_OF_MODEL = {
         "learning_rate": 0.005,
         "epochs": 8,
     },
-    "daml": {"max_words": 80, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.005, "epochs": 2},
+    "daml": {"max_words": 80, "dropout": 0.0, "batch_size": 50, "learning_rate": 0.003, "epochs": 3},
     "dattn": {"embedding_spread": 0.3, "filters": 8, "dropout": 0.0, "epochs": 4},
     "deepconn": {"dropout": 0.0, "epochs": 8},
     "gaussian-process": {"steps": 4},

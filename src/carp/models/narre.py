@@ -39,7 +39,7 @@ from carp.models.base import NO_DIRECTION, Attention, Prediction, first_order_in
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.factor_product import FactorProduct, quiet_dense
 from carp.models.layers import WordConvolution, masked_softmax, max_over_words, take_rows
-from carp.models.review_sets import REVIEWS_ALONE, ReviewPartners, in_documents, review_sets
+from carp.models.review_sets import REVIEWS_ALONE, ReviewPartners, ReviewSets, in_documents, review_sets
 from carp.reviews.documents import ReviewCut
 
 
@@ -82,14 +82,15 @@ class ReviewReader(nn.Module):
         self.usefulness = nn.Parameter(torch.randn(t) * t**-0.5)  # h
         self.dense = quiet_dense(n, k)  # W_0, b_0
 
-    def read(self, table: Tensor, words: Tensor, partners: Tensor) -> UsefulReviews:
-        """From sets of reviews [B, R, W], and whom else each concerns [B, R]."""
-        rows = words.flatten(0, 1)
+    def read(self, table: Tensor, sets: ReviewSets, partners: Tensor) -> UsefulReviews:
+        """From sets of reviews, and whom else each concerns [B, R]."""
+        filled = sets.filled()
+        rows = sets.words.flatten(0, 1)[filled]
         largest = max_over_words(self.features(table, rows), rows > 0)
-        pooled = F.relu(largest).view(*words.shape[:2], -1)  # ReLU rises: the largest stays the largest
+        pooled = sets.spread(F.relu(largest), filled)  # ReLU rises: the largest stays the largest
         hidden = F.relu(self.of_review(pooled) + take_rows(self.partners, partners) @ self.of_partner)
-        attention = masked_softmax(hidden @ self.usefulness, (words > 0).any(-1), dim=1)
-        return UsefulReviews(pooled, attention, words)
+        attention = masked_softmax(hidden @ self.usefulness, sets.there, dim=1)
+        return UsefulReviews(pooled, attention, sets.words)
 
     def features(self, table: Tensor, rows: Tensor) -> Tensor:
         """What each filter finds around each word of reviews [N, W]; padding is no neighbour. [N, W, n]"""
@@ -140,11 +141,11 @@ class Narre(FactorProduct):
 
     def read_users(self, words: Tensor, reviews: Tensor) -> UsefulReviews:
         found = review_sets(words, reviews, self.config.reviews, self.config.review_words)
-        return self.user_reader.read(self.embedding.weight, found.words, self.records.things(found.records))
+        return self.user_reader.read(self.embedding.weight, found, self.records.things(found.records))
 
     def read_items(self, words: Tensor, reviews: Tensor) -> UsefulReviews:
         found = review_sets(words, reviews, self.config.reviews, self.config.review_words)
-        return self.item_reader.read(self.embedding.weight, found.words, self.records.writers(found.records))
+        return self.item_reader.read(self.embedding.weight, found, self.records.writers(found.records))
 
     def explain(self, batch: Batch, prediction: Prediction) -> Attention:
         """a of both documents; inside a review, what the filters kept at each word moves the rating."""

@@ -25,6 +25,15 @@ class ReviewSets(NamedTuple):
     def there(self) -> Tensor:
         return self.records >= 0
 
+    def filled(self) -> Tensor:
+        """The places among all B · R that hold a review [N]: reading these alone spares the padding."""
+        return self.there.flatten().nonzero().squeeze(1)
+
+    def spread(self, found: Tensor, filled: Tensor) -> Tensor:
+        """What was found in the reviews of these places [N, n], zeros elsewhere. [B, R, n]"""
+        places = found.new_zeros(self.records.numel(), found.shape[1])
+        return places.index_copy(0, filled, found).view(*self.records.shape, -1)
+
 
 def review_sets(words: Tensor, reviews: Tensor, most: int, longest: int) -> ReviewSets:
     """Documents [B, L] as sets of reviews, the first of both kept; R and W are no larger than a batch needs."""

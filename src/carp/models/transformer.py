@@ -150,16 +150,13 @@ class Transformer(FactorProduct):
 
     def read(self, side: SidePool, words: Tensor, reviews: Tensor) -> ReviewReading:
         found = review_sets(words, reviews, self.config.reviews, self.config.review_words)
-        b, r, w = found.words.shape
         distinct, slots = distinct_words(found.words)
         vectors = F.dropout(F.embedding(distinct, self.embedding.weight), self.config.dropout, self.training)
-        filled = found.there.flatten().nonzero().squeeze(1)  # only reviews that are there are read
+        filled = found.filled()
         slots, rows = slots.flatten(0, 1)[filled], found.words.flatten(0, 1)[filled]
         of_review, of_word = self.word_pool(self.encode(F.embedding(slots, vectors), rows > 0), rows > 0)
-        pooled = of_review.new_zeros(b * r, of_review.shape[1]).index_copy(0, filled, of_review).view(b, r, -1)
-        word_attention = of_word.new_zeros(b * r, w).index_copy(0, filled, of_word).view(b, r, w)
-        summed, review_attention = side.pool(pooled, found.there)
-        return ReviewReading(side.dense(summed), word_attention, review_attention)
+        summed, review_attention = side.pool(found.spread(of_review, filled), found.there)
+        return ReviewReading(side.dense(summed), found.spread(of_word, filled), review_attention)
 
     def encode(self, vectors: Tensor, there: Tensor) -> Tensor:
         """The words of reviews [N, W, d] after they have read each other."""
