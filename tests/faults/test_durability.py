@@ -48,6 +48,14 @@ def test_a_file_is_flushed_before_it_gets_its_name_and_its_folder_after(tmp_path
     assert steps.flushed(tmp_path, after=file)
 
 
+def test_all_of_a_file_is_handed_to_the_disk_before_it_is_flushed(tmp_path, monkeypatch):
+    """What still waits in the process would reach the disk after the name does."""
+    fsync, sizes = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda handle: (sizes.append(os.fstat(handle).st_size), fsync(handle))[1])
+    write_bytes(tmp_path / "note.json", b"content")
+    assert sizes[0] == len(b"content")
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["new", "replaced"])
 def test_a_folder_is_flushed_whole_before_it_gets_its_name_and_its_parent_after(tmp_path, steps, there):
     place = tmp_path / "thing"
