@@ -105,12 +105,15 @@ def family_of(process: int) -> list[int]:
 
 
 def memory(processes: list[int]) -> float:
-    """Megabytes of processes: what several of them share counts once."""
+    """Megabytes of processes: what several of them share counts once.
+
+    Libraries and other files that are mapped do not count: their share depends on who else on this machine uses them.
+    """
     total = 0
     for one in processes:
         with contextlib.suppress(OSError):
-            found = re.search(r"^Pss:\s+(\d+)", (Path("/proc") / str(one) / "smaps_rollup").read_text(), re.M)
-            total += int(found[1]) if found else 0
+            told = (Path("/proc") / str(one) / "smaps_rollup").read_text()
+            total += sum(map(int, re.findall(r"^Pss_(?:Anon|Shmem):\s+(\d+)", told, re.M)))
     return total / 1024
 
 
