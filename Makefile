@@ -6,7 +6,7 @@ CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking docs torture torture-serve audit test-postgres cluster manifests container scale lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking comparison docs torture torture-serve audit test-postgres cluster manifests container scale lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -63,6 +63,10 @@ manifests: install  # the files of deploy/ against the schemas of Kubernetes
 ranking: install  # lists of recommendations judged; CORPORA are folders made by carp prepare
 	$(PIP) --editable '.[compare]'
 	$(BIN)/python benchmarks/ranking.py $(CORPORA) --seeds 0 1 2 3 4 --out results/ranking.jsonl
+
+comparison:  # every system on the same splits; CORPORA as for ranking, on a GPU, by the Python that has torch for it
+	PYTHONPATH=src $(PYTHON) benchmarks/comparison.py run $(CORPORA) --processes 16 --out build/comparison
+	PYTHONPATH=src $(PYTHON) benchmarks/comparison.py take build/comparison --into results
 
 docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -34,6 +34,8 @@ MODELS = {
     "anr": "ANR",
     "tarmf": "TARMF",
     "mpcn": "MPCN",
+    "narre": "NARRE",
+    "daml": "DAML",
     "dattn": "D-Attn",
     "deepconn": "DeepCoNN",
     "transnet": "TransNet",

@@ -35,6 +35,7 @@ from carp.ranking.advisor import STRANGER, Advisor
 from carp.ranking.best_first import check_number
 from carp.ranking.wishes import Order, Wish, allowed_things
 from carp.reviews.corpora.corpus import Corpus, build_corpus
+from carp.reviews.documents import ReviewCut
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.split import Split, split_corpus
 from carp.reviews.split_parts import VALID
@@ -231,7 +232,7 @@ class Recommender:
         return self
 
     def _train_on_split(self, corpus: Corpus, parts: Split, running: dict[str, Any]) -> Trained:
-        fitted = fit_corpus(corpus, parts, self.text)
+        fitted = fit_corpus(corpus, parts, self.text, self.review_cut)
         data = fitted.training_data(self.fit_settings.target_reviews)
         model, reached = self.train_model(fitted, data, **running)
         return Trained(fitted, data, model, reached, {})
@@ -245,7 +246,7 @@ class Recommender:
             first = self._train_on_split(corpus, parts, running)
             chosen, epochs = first.model.chosen_settings(), first.reached.best_epoch
             facts |= {"epochs": epochs, "settings": chosen, "valid_mse": finite(first.reached.best_error)}
-        fitted = fit_corpus(corpus, parts.all_in_training(), self.text)
+        fitted = fit_corpus(corpus, parts.all_in_training(), self.text, self.review_cut)
         data = replace(
             fitted.training_data(self.fit_settings.target_reviews), valid=fitted.pairs_of(parts.records(VALID))
         )
@@ -357,6 +358,11 @@ class Recommender:
         }
 
     @property
+    def review_cut(self) -> ReviewCut | None:
+        """How much of which reviews the model reads, where it reads them one by one."""
+        return self.kind.review_cut(self.config)
+
+    @property
     def form(self) -> str | None:
         """The variant of the model, where it has several."""
         return getattr(self.config, "variant", None)
@@ -459,7 +465,7 @@ class Recommender:
         Returns:
             Their words that the model knows, each with the characters it stands on.
         """
-        if not self.model.separates:
+        if not self.model.reads_documents:
             raise UsageError(f"the model {self.name} cannot rate for a newcomer", fix="use carp")
         document = self.fitted_corpus.newcomer(as_texts(reviews))
         if not len(document.words):

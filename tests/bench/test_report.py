@@ -182,28 +182,16 @@ def test_a_study_of_a_model_that_is_not_there_now_is_still_shown(tmp_path):
     assert "level of toy" in report_text(make_report(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("known", "headings"),
-    [
-        ({"coupling_ratio": [4.0, 2.0]}, ["rank", "bi-agreement", "agreement"]),
-        ({"coupling_ratio_median": [3.0, 1.5]}, ["rank", "bi-agreement", "agreement"]),
-        (
-            {"coupling_ratio": [4.0, 2.0], "coupling_ratio_median": [3.0, 1.5]},
-            ["rank", "bi-agreement, median", "bi-agreement, mean", "agreement, median", "agreement, mean"],
-        ),
-    ],
-)
-def test_the_routings_mean_and_median_ratios_stand_side_by_side_where_both_are_known(known, headings, tmp_path):
-    make_study(tmp_path, "routing", {"bi-agreement": 0.6, "agreement": 0.7}, **known)
+def test_the_routings_ratios_are_shown_as_medians_and_quartiles(tmp_path):
+    quartiles = [[3.0, 0.5], [4.0, 2.0], [9.0, 2.5]]
+    make_study(tmp_path, "routing", {"bi-agreement": 0.6, "agreement": 0.7}, coupling_ratio_quartiles=quartiles)
     [section] = make_report(tmp_path)
     table = section.tables[1]
-    assert table.headings == headings
-    first = [f"{known[name][0]:.4f}" for name in ("coupling_ratio_median", "coupling_ratio") if name in known]
-    assert table.rows[0].cells == ["1", *first, *first]
-    assert [name for name in ("mean", "median", "averaged") if name in table.title] == {
-        1: ["averaged"] if "coupling_ratio" in known else ["median"],
-        2: ["mean", "median"],
-    }[len(known)]
+    assert table.headings == [
+        "rank",
+        *(f"{of}agreement, {what}" for of in ("bi-", "") for what in ("median", "quartiles")),
+    ]
+    assert table.rows[1].cells == ["2", *["2.0000", "0.5000 to 2.5000"] * 2]
 
 
 def test_the_commits_and_machines_of_a_table_are_told(tmp_path):
@@ -247,7 +235,7 @@ def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
 def test_the_axis_of_the_ratio_reads_as_numbers(monkeypatch):
     monkeypatch.setitem(STYLE, "svg.fonttype", "none")  # letters, so that they can be read here
     ratios = {"bi-agreement": [90_000.0, 30.0, 0.1], "agreement": [2.0, 1.5, 1.1]}
-    points = [PointFound(label, 1, 0, 1.0, None, 1.0, None, None, ratio) for label, ratio in ratios.items()]
+    points = [PointFound(label, 1, 0, 1.0, None, 1.0, None, None, [ratio] * 3) for label, ratio in ratios.items()]
     drawn = ratio_plot(StudyFound("routing", "carp", "corpus", {}, points, []))
     assert "mathdefault" not in drawn
     assert all(f">{number}<" in drawn for number in ("0.1", "1", "100", "10000"))
@@ -459,3 +447,29 @@ def test_a_folder_without_results_is_named(tmp_path, capsys):
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert main(["report", str(tmp_path)]) == 2
     assert "carp bench" in capsys.readouterr().err
+
+
+def test_what_searches_chose_is_told_with_how_often_it_was_on_the_edge(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    lines = [json.loads(line) for line in (tmp_path / BENCH).read_text().splitlines()]
+    space = {"latent_size": [25, 50, 100], "learning_rate": [0.001, 0.0003, 0.0001]}
+    for line in lines:
+        if line["model"] == "carp":
+            best = {"latent_size": 25 if line["split_seed"] == 0 else 50, "learning_rate": 0.0003}
+            tried = [(best, 0.5), ({"latent_size": 100, "learning_rate": 0.001}, 0.6)]
+            line["trials"] = [{"settings": settings, "valid_mse": error} for settings, error in tried]
+            line["search"] = {"trials": 2, "space": space}
+    (tmp_path / BENCH).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    [section] = make_report(tmp_path)
+    [row] = next(table for table in section.tables if table.title == "What the searches chose").rows
+    chosen = f"latent_size 25 (1), 50 ({SPLITS - 1}); learning_rate 0.0003 ({SPLITS})"
+    assert row.cells == ["carp", "2", chosen, f"latent_size 1 of {SPLITS}"]
+
+
+def test_plain_agreement_is_tested_against_bi_agreement_over_pairs_and_over_runs(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp-paper": 0.6, "carp-ra": 0.75})
+    [section] = make_report(tmp_path)
+    [note] = [note for note in section.notes if note.startswith("Plain agreement against bi-agreement")]
+    assert re.search(r"carp-ra − carp-paper: \+0\.1\d+ over test pairs", note)
+    assert "over pairs, and" in note
+    assert "over the runs' errors" in note

@@ -49,6 +49,7 @@ TINY = {
 TINY_OF_MODEL: dict[str, dict[str, object]] = {
     "gaussian-process": {"bigrams": 100, "steps": 3},
     "meeting": {"bigrams": 100, "directions": 6, "rounds": 4},
+    "transformer": {"layers": 1, "heads": 2},
 }
 
 

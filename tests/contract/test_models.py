@@ -271,7 +271,8 @@ def test_a_model_saved_again_is_the_same_folder(made_up, name, tmp_path):
 
 def test_the_registry_holds_the_paper_and_its_references():
     papers = {"pmf", "rblt", "cmle", "deepconn", "dattn", "transnet", "tarmf", "mpcn", "anr", "carp", "carp-ra"}
-    assert papers | {"mean", "bias", "mf", "ridge"} <= set(REGISTRY)
+    later = {"hft", "convmf", "narre", "daml", "transformer"}
+    assert papers | later | {"mean", "bias", "mf", "ridge"} <= set(REGISTRY)
 
 
 def test_a_stopped_training_goes_on_to_the_same_bits(made_up, name, tmp_path):
@@ -288,11 +289,11 @@ def test_a_stopped_training_goes_on_to_the_same_bits(made_up, name, tmp_path):
     assert same_weights(weights(fitted(3, True)), weights(whole))
 
 
-def test_somebody_known_only_by_reviews_is_rated_where_the_sides_separate(made_up, name):
+def test_somebody_known_only_by_reviews_is_rated_where_documents_are_read(made_up, name):
     rec = made_up.of(name)
     items = [rec.fitted_corpus.items[1], rec.fitted_corpus.items[2], "nothing"]
     text = ["superb strap and a brilliant cable", "the wood was flimsy, a poor switch"]
-    if not model_class(name).separates:
+    if "documents" not in model_class(name).needs:
         with pytest.raises(UsageError):
             rec.predict_for(text, items)
         return

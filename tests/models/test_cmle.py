@@ -51,53 +51,105 @@ def batch_of(texts=TEXTS):
     )
 
 
-def slow_contexts(model, texts):
-    """h of every word of every review, by the equation of the docstring."""
-    e = model.embedding.weight.detach().numpy()
-    found = []
-    for text in texts:
-        for place in range(len(text)):
-            others = [e[word] for other, word in enumerate(text) if other != place]
-            review = np.mean(others, 0) if others else np.zeros(e.shape[1])
+def slow_word_losses(model, texts, noise, vectors):
+    """L_w of every review, by the equation of the docstring."""
+    e, o = model.embedding.weight.detach().numpy(), model.output.weight.detach().numpy()
+    losses = []
+    for text, vector in zip(texts, vectors, strict=True):
+        losses.append(0.0)
+        for place, word in enumerate(text):
             near = range(max(0, place - model.config.window), min(len(text), place + model.config.window + 1))
             neighbours = [e[text[other]] for other in near if other != place]
-            found.append((np.sum(neighbours, 0) + review) / (len(neighbours) + 1))
-    return np.array(found)
+            h = (np.sum(neighbours, 0) + vector) / (len(neighbours) + 1)
+            refused = [np.log(sigmoid(-o[drawn] @ h)) if drawn != word else 0.0 for drawn in noise]
+            losses[-1] -= np.log(sigmoid(o[word] @ h)) + model.config.noise_weight * np.mean(refused)
+    return np.array(losses)
 
 
-def slow_word_loss(model, texts, noise):
-    o = model.output.weight.detach().numpy()
-    losses = []
-    for word, h in zip([word for text in texts for word in text], slow_contexts(model, texts), strict=True):
-        heard = np.log(sigmoid(o[word] @ h))
-        refused = [np.log(sigmoid(-o[drawn] @ h)) if drawn != word else 0.0 for drawn in noise]
-        losses.append(-heard - model.config.noise_weight * np.mean(refused))
-    return np.mean(losses)
-
-
-def slow_projection_loss(model, batch, texts):
+def slow_projection_losses(model, batch, vectors):
     state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     losses = []
-    for row, text in enumerate(texts):
-        if text:
-            review = np.mean([state["embedding.weight"][word] for word in text], 0)
-            user = state["user_factors"][int(batch.users[row])] - review @ state["user_projection"]
-            item = state["item_factors"][int(batch.items[row])] - review @ state["item_projection"]
-            losses.append(user @ user + item @ item)
-    return np.mean(losses)
+    for row, vector in enumerate(vectors):
+        user = state["user_factors"][int(batch.users[row])] - vector @ state["user_projection"]
+        item = state["item_factors"][int(batch.items[row])] - vector @ state["item_projection"]
+        losses.append(user @ user + item @ item)
+    return np.array(losses)
 
 
-@pytest.mark.parametrize("window", [1, 2, 5])
-def test_the_loss_is_the_sum_of_three_levels(monkeypatch, window):
-    model = model_of(window=window, word_weight=0.7, projection_weight=0.3)
-    noise = torch.tensor([2, 2, 9, 1, 4, 7, 3])
-    monkeypatch.setattr(model, "draw_noise", lambda device: noise)
+def slow_means(model, texts):
+    e = model.embedding.weight.detach().numpy()
+    return np.array([e[text].mean(0) if text else np.zeros(e.shape[1]) for text in texts])
+
+
+def slow_factor_sizes(model, batch):
+    p, q = (factors.detach().numpy() for factors in model.factors(batch))
+    return (p**2).sum(1) + (q**2).sum(1)
+
+
+def tables_of(model):
+    return model.user_factors, model.item_factors
+
+
+def vectors_of(model, batch):
+    p, q = model.factors(batch)
+    return model.review_vectors(model.read(batch.target_words), p.detach(), q.detach()).detach()
+
+
+@pytest.fixture
+def noise(monkeypatch):
+    """Words that are drawn in every model of the test."""
+    drawn = torch.tensor([2, 2, 9, 1, 4, 7, 3])
+    monkeypatch.setattr(Cmle, "draw_noise", lambda self, device: drawn)
+    return drawn
+
+
+@pytest.mark.parametrize("vectors", ["free", "mean"])
+@pytest.mark.parametrize("window", [1, 5])
+def test_the_loss_is_the_sum_of_three_levels(noise, window, vectors):
+    model = model_of(window=window, word_weight=0.7, projection_weight=0.8, penalty=0.3, vectors=vectors)
     batch = batch_of()
     prediction = model(batch)
-    ratings = float(Mf.loss(model, batch, prediction).detach())
-    expected = ratings + 0.7 * slow_word_loss(model, TEXTS, noise.tolist())
-    expected += 0.3 * slow_projection_loss(model, batch, TEXTS)
+    reviews = vectors_of(model, batch).numpy()
+    held = 0.8 * slow_projection_losses(model, batch, reviews) + 0.2 * slow_factor_sizes(model, batch)
+    expected = model.rating_losses(batch, prediction).detach().numpy() + 0.3 * held
+    expected = np.mean(expected + 0.7 * slow_word_losses(model, TEXTS, noise.tolist(), reviews))
     assert float(model.loss(batch, prediction).detach()) == pytest.approx(expected, rel=1e-10)
+
+
+def test_the_mean_of_a_reviews_words_can_stand_for_it():
+    model = model_of(vectors="mean")
+    np.testing.assert_allclose(vectors_of(model, batch_of()), slow_means(model, TEXTS), rtol=1e-12)
+
+
+def test_free_vectors_go_down_both_levels_from_the_mean_of_the_words(noise):
+    """By numbers: what each step goes down, and that the slope it follows is the slope of the slow form."""
+    batch = batch_of()
+
+    def height(model, vectors):
+        words = slow_word_losses(model, TEXTS, noise.tolist(), vectors)
+        return 0.7 * words + 0.3 * slow_projection_losses(model, batch, vectors)
+
+    settings = {"word_weight": 0.7, "penalty": 0.3}
+    heights = [height(model_of(**settings), slow_means(model_of(), TEXTS))]
+    for steps in (1, 2, 5, 200):
+        model = model_of(vector_steps=steps, **settings)
+        heights.append(height(model, vectors_of(model, batch).numpy()))
+    written = np.array([bool(text) for text in TEXTS])
+    assert (np.diff(heights, axis=0)[:, written] < 0).all()
+    np.testing.assert_array_equal(vectors_of(model, batch)[~written], 0)
+    text, means = model.read(batch.target_words), slow_means(model, TEXTS)
+    found = model.slopes(text, torch.from_numpy(means), *model.factors(batch)).detach().numpy()
+    for place in range(means.shape[1]):
+        apart = np.zeros_like(means)
+        apart[:, place] = 1e-5
+        slope = (height(model, means + apart) - height(model, means - apart)) / 2e-5
+        np.testing.assert_allclose(found[written, place], slope[written], rtol=1e-6, atol=1e-8)
+
+
+def test_without_projections_it_is_matrix_factorisation():
+    model = model_of(projection_weight=0.0)
+    batch = batch_of()
+    assert torch.equal(model.loss(batch, model(batch)), Mf.loss(model, batch, model(batch)))
 
 
 def test_words_of_another_review_are_no_neighbours():
@@ -112,34 +164,20 @@ def test_words_of_another_review_are_no_neighbours():
     ]
 
 
-def test_a_word_does_not_tell_its_own_prediction(monkeypatch):
-    """Its embedding may be anything where it stands once."""
-    model = model_of()
-    contexts = []
-    monkeypatch.setattr(model, "word_losses", lambda words, context, noise: contexts.append(context) or context.sum())
-    for _ in range(2):
-        batch = batch_of([[1, 2, 3, 4]])
-        model.loss(batch, model(batch))
-        with torch.no_grad():
-            model.embedding.weight[3] += 1
-    moved = (contexts[0] - contexts[1]).detach().abs().amax(1)
-    assert moved[2] < 1e-12
-    assert (moved[[0, 1, 3]] > 0.1).all()
-
-
-def test_padding_and_company_change_nothing():
-    """Each review's word contexts are the same alone, without padding, as among others."""
+def test_padding_and_company_change_nothing(noise):
+    """Each review's vector and word losses are the same alone, without padding, as among others."""
     model = model_of()
 
-    def contexts(texts):
-        words = torch.tensor([word for text in texts for word in text])
-        row = torch.tensor([row for row, text in enumerate(texts) for _ in text])
-        vectors = model.embedding(words)
-        totals = vectors.new_zeros(len(texts), 5).index_add(0, row, vectors)
-        return model.context(vectors, row, totals, torch.tensor([len(text) for text in texts]))
+    def found(rows):
+        one = batch_of(TEXTS).part(rows, 1.0)
+        longest = max(1, *(len(text) for text in TEXTS[rows]), 0)
+        one = replace(one, target_words=one.target_words[:, :longest])
+        vectors = vectors_of(model, one)
+        return vectors, model.word_losses(model.read(one.target_words), vectors)
 
-    alone = torch.cat([contexts([text]) for text in TEXTS if text])
-    torch.testing.assert_close(contexts(TEXTS), alone)
+    alone = [found(slice(row, row + 1)) for row in range(len(TEXTS))]
+    for whole, single in zip(found(slice(0, len(TEXTS))), zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(whole, torch.cat(single))
 
 
 @pytest.mark.parametrize("texts", [[[], []], [[3], []], [[3]]])
@@ -152,18 +190,22 @@ def test_reviews_of_no_or_one_word_have_finite_gradients(texts):
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
 
 
-def test_projections_pull_factors_towards_the_review():
-    model = model_of(projection_weight=1.0, word_weight=0.0)
-    batch = batch_of()
-    for projection in (model.user_projection, model.item_projection):
-        projection.requires_grad_(False)
-    before = slow_projection_loss(model, batch, TEXTS)
-    optimizer = torch.optim.SGD([model.user_factors, model.item_factors], lr=0.1)
-    for _ in range(20):
-        optimizer.zero_grad()
-        (model.loss(batch, model(batch)) - Mf.loss(model, batch, model(batch))).backward()
-        optimizer.step()
-    assert slow_projection_loss(model, batch, TEXTS) < 0.2 * before
+def test_factors_are_drawn_to_what_was_written_and_not_to_zero():
+    """Held to reviews alone, factors that lie on their projections stay; held to zero they vanish."""
+    batch, sizes = batch_of([[1, 2, 3, 4]]), {}
+    for weight in (1.0, 0.0):
+        model = model_of(projection_weight=weight, penalty=1.0, vectors="mean")
+        review = vectors_of(model, batch)
+        with torch.no_grad():
+            model.user_factors[0] = review[0] @ model.user_projection
+            model.item_factors[0] = review[0] @ model.item_projection
+        optimizer = torch.optim.SGD(tables_of(model), lr=0.1)
+        for _ in range(30):
+            optimizer.zero_grad()
+            (model.loss(batch, model(batch)) - model.rating_losses(batch, model(batch)).mean()).backward()
+            optimizer.step()
+        sizes[weight] = float(slow_factor_sizes(model, batch)[0])
+    assert sizes[0.0] < 0.01 * sizes[1.0]
 
 
 def data_of(texts):

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from carp.models.batch import Batch, Sizes
-from carp.models.mpcn import Mpcn, MpcnConfig, as_reviews, choose, one_hot_largest
+from carp.models.mpcn import Mpcn, MpcnConfig, choose, one_hot_largest
+from carp.models.review_sets import as_reviews
 
 CONFIG = MpcnConfig(dimension=7, latent_size=5, reviews=3, review_words=4, pointers=2, factors=3)
 

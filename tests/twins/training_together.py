@@ -31,7 +31,7 @@ from carp.training.loop import train
 SMALL: dict[str, Any] = {
     "dimension": 6, "filters": 5, "latent_size": 4, "viewpoints": 2, "factors": 3, "hidden": 6, "hidden_size": 5,
     "aspects": 2, "reviews": 4, "review_words": 8, "topic_passes": 2, "vocabulary_size": 60, "max_words": 25,
-    "batch_size": 20, "min_reviews": 1, "learning_rate": 0.01,
+    "batch_size": 20, "min_reviews": 1, "learning_rate": 0.01, "heads": 2,
 }  # fmt: skip
 CPU = torch.device("cpu")
 Found = tuple[list[float], dict[str, torch.Tensor]]

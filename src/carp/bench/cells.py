@@ -134,10 +134,12 @@ class Bench:
 
     def fitted_corpus(self, recommender: Recommender) -> FittedCorpus:
         """Trials that read the same words share their documents."""
-        key = json.dumps(asdict(recommender.text), sort_keys=True)
+        cut = recommender.review_cut
+        key = json.dumps([asdict(recommender.text), cut and asdict(cut)], sort_keys=True)
         if key not in self.corpora:
             corpus = load_corpus(self.cell.path)
-            self.corpora = {key: fit_corpus(corpus, split_corpus(corpus, seed=self.cell.split_seed), recommender.text)}
+            split = split_corpus(corpus, seed=self.cell.split_seed)
+            self.corpora = {key: fit_corpus(corpus, split, recommender.text, cut)}
         return self.corpora[key]
 
     def fit(self, settings: Mapping[str, Any]) -> Fitted:
@@ -146,11 +148,13 @@ class Bench:
         )
         fitted = self.fitted_corpus(recommender)
         data = fitted.training_data(recommender.fit_settings.target_reviews)
+        began = time.monotonic()
         model, reached = recommender.train_model(fitted, data, watcher=self.watcher)
+        seconds = time.monotonic() - began
         error = float(_squared(model, data, data.valid, recommender.device).mean())
         if not math.isfinite(error):
             raise CarpError(f"the validation error is {error}", fix="lower it with --set learning_rate=...")
-        return Fitted(recommender, model, data, error, reached.best_epoch, reached.epoch)
+        return Fitted(recommender, model, data, error, reached.best_epoch, reached.epoch, seconds)
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,7 @@ class Fitted:
     valid_mse: float
     best_epoch: int
     epochs: int
+    seconds: float  # of training with these settings
 
 
 def _squared(model: RatingModel, data: TrainingData, pairs: Pairs, device: torch.device) -> NDArray[np.float64]:
@@ -197,6 +202,7 @@ def _measure(
         **({"trials": trials} if trials else {}),
         "best_epoch": fitted.best_epoch,
         "epochs": fitted.epochs,
+        "fit_seconds": round(fitted.seconds, 3),
     }
     return line, errors
 
@@ -208,7 +214,9 @@ def _made_with(fitted: Fitted, model: str, settings: Mapping[str, Any]) -> bool:
 def _test(fitted: Fitted, cell: Cell, corpus: FittedCorpus) -> tuple[Line, PairErrors]:
     """The test errors, as means in the line and pair by pair."""
     test, device = corpus.test_pairs(), fitted.recommender.device
+    began = time.monotonic()
     squared = _squared(fitted.model, fitted.data, test, device)
+    seconds = time.monotonic() - began
     if not np.isfinite(squared).all():
         raise CarpError("a prediction of a test pair is no number", fix="lower it with --set learning_rate=...")
     records = test.records.astype(np.int32)
@@ -217,6 +225,7 @@ def _test(fitted: Fitted, cell: Cell, corpus: FittedCorpus) -> tuple[Line, PairE
         "test_mse": float(squared.mean()),
         "test_mae": float(np.sqrt(squared).mean()),
         "test_pairs": len(test),
+        "predict_seconds": round(seconds, 3),
         "pairs": pairs,
         "needs": sorted(fitted.model.needs),
         **_coupling_ratio(fitted, test, device),
@@ -226,9 +235,9 @@ def _test(fitted: Fitted, cell: Cell, corpus: FittedCorpus) -> tuple[Line, PairE
 
 @torch.no_grad()
 def _coupling_ratio(fitted: Fitted, pairs: Pairs, device: torch.device) -> Line:
-    """c_pos/c_neg of the logic units ranked by c_pos, over pairs rank by rank: the paper's figure.
+    """c_pos/c_neg of the logic units ranked by c_pos, rank by rank: the quartiles over pairs, as in the paper's figure.
 
-    The mean is the paper's, ruled by the few pairs whose negative capsule hears nothing of a unit: the median is not.
+    A mean would be ruled by the few pairs whose negative capsule hears nothing of a unit.
     """
     from carp.models.carp import NEGATIVE, POSITIVE
 
@@ -242,9 +251,8 @@ def _coupling_ratio(fitted: Fitted, pairs: Pairs, device: torch.device) -> Line:
         order = coupling[:, POSITIVE].argsort(dim=1, descending=True, stable=True)
         ranked = coupling.gather(2, order.unsqueeze(1).expand_as(coupling))
         found.append((ranked[:, POSITIVE] / ranked[:, NEGATIVE].clamp_min(1e-12)).cpu())
-    ratios = torch.cat(found).numpy()
-    centres = {"coupling_ratio": ratios.mean(0), "coupling_ratio_median": np.median(ratios, axis=0)}
-    return {name: [round(float(ratio), 6) for ratio in centre] for name, centre in centres.items()}
+    quartiles = np.quantile(torch.cat(found).numpy(), (0.25, 0.5, 0.75), axis=0)
+    return {"coupling_ratio_quartiles": [[round(float(ratio), 6) for ratio in of] for of in quartiles]}
 
 
 # ---- where and with what

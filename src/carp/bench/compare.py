@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.bench.cells import Line
+from carp.bench.chosen_settings import ChosenSettings, chosen_settings
 from carp.bench.pair_errors import ErrorColumns
 from carp.bench.published_figures import published_mse
 from carp.bench.table_rows import REVIEW_NEEDS, corpus_names, origin, row_names, same_family
@@ -19,6 +20,7 @@ from carp.evaluate.significance import bootstrap_intervals, holm, paired_t, wilc
 
 LEVEL = 0.05
 REFERENCE = "carp-paper"
+PLAIN_ROUTING = "carp-ra"  # the reference with plain agreement
 FLOOR = "bias"  # the tuned biases: a system that reads reviews and does not beat them has learned nothing from them
 Run = tuple[int, int]  # split seed, seed
 Mark = Literal["", "best", "second"]
@@ -71,6 +73,8 @@ class Comparison:
     runs: int
     warnings: list[str]
     origin: str = ""  # the commits and machines
+    searched: list[ChosenSettings] = field(default_factory=list)
+    routing: Difference | None = None  # of the reference with plain agreement to the reference
 
     @property
     def improvement(self) -> tuple[float, float] | None:
@@ -108,10 +112,12 @@ def _compare_corpus(corpus: str, fingerprint: str, lines: list[Line], errors: Er
     floor = row_of(FLOOR, standings)
     differences: dict[str, Difference] = {}
     floor_differences: dict[str, Difference] = {}
+    routing: Difference | None = None
     if ranked:
         try:
             differences = differences_to(by_model, ranked[0], errors)
             floor_differences = differences_to(by_model, floor, errors) if floor is not None else {}
+            routing = _between(by_model, row_of(PLAIN_ROUTING, standings), row_of(REFERENCE, standings), errors)
         except DamagedError as error:
             warnings.append(f"significance is not shown: {error}")
     marks: dict[str, Mark] = dict(zip(ranked[:2], ("best", "second"), strict=False))
@@ -127,7 +133,10 @@ def _compare_corpus(corpus: str, fingerprint: str, lines: list[Line], errors: Er
         for standing in standings
     ]
     failed = [line for line in lines if "error" in line]
-    return Comparison(corpus, fingerprint, finished, failed, reference, len(every), warnings, origin(lines))
+    searched = chosen_settings({standing.model: by_model[standing.model] for standing in standings})
+    return Comparison(
+        corpus, fingerprint, finished, failed, reference, len(every), warnings, origin(lines), searched, routing
+    )
 
 
 def row_of(label: str, standings: Sequence[Standing]) -> str | None:
@@ -196,6 +205,15 @@ def differences_to(by_model: dict[str, dict[Run, Line]], best: str, errors: Erro
         )
         for model in others
     }
+
+
+def _between(
+    by_model: dict[str, dict[Run, Line]], one: str | None, other: str | None, errors: ErrorColumns
+) -> Difference | None:
+    """One system against another, without a correction for the rest of the table."""
+    if one is None or other is None:
+        return None
+    return differences_to({name: by_model[name] for name in (one, other)}, other, errors).get(one)
 
 
 def _by_record(ours: dict[Run, Line], best: dict[Run, Line], errors: ErrorColumns) -> NDArray[np.float64]:

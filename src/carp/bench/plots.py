@@ -106,18 +106,22 @@ def _places(labels: list[str]) -> tuple[list[float], list[str] | None]:
 
 
 def ratio_plot(found: StudyFound) -> str:
-    """The paper's figure: c_pos/c_neg of logic units by their rank in the positive capsule, for each routing."""
+    """The paper's figure: c_pos/c_neg of logic units by their rank in the positive capsule, for each routing.
+
+    The line is the median over pairs; half of the pairs lie in the band.
+    """
     with drawing(6, 3.2) as (figure, axes):
         for point, colour in zip(found.points, (OURS, THEIRS, QUIET, "black"), strict=False):
             if point.coupling_ratio:
-                ranks = range(1, len(point.coupling_ratio) + 1)
-                axes.plot(ranks, point.coupling_ratio, "o-", markersize=3, color=colour, label=point.label)
+                low, median, high = point.coupling_ratio
+                ranks = range(1, len(median) + 1)
+                axes.plot(ranks, median, "o-", markersize=3, color=colour, label=point.label)
+                axes.fill_between(ranks, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.axhline(1, color="black", linewidth=0.6)
         axes.set_yscale("log")  # where one capsule alone listens to a unit, the ratio has no bound
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the usual one writes mathematics
         axes.yaxis.set_minor_formatter(lambda value, _: "")
         axes.set_xlabel("rank of the logic unit in the positive capsule")
-        centres = sorted({point.ratio_centre for point in found.points if point.coupling_ratio})
-        axes.set_ylabel(f"{' or '.join(centres)} c_pos / c_neg")
+        axes.set_ylabel("c_pos / c_neg, median and quartiles")
         axes.legend(frameon=False)
         return as_svg(figure)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from carp.bench.cells import Line
+from carp.bench.chosen_settings import ChosenSettings
 from carp.bench.compare import FLOOR, Comparison, Difference, Standing, compare
 from carp.bench.results_folder import BENCH, read_results
 from carp.bench.study_findings import StudyFound, found_studies
@@ -76,6 +77,7 @@ def comparison_section(found: Comparison) -> Section:
     tables = [_results_table(found)] if found.standings else []
     if any(standing.difference for standing in found.standings):
         tables.append(_significance_table(found))
+    tables += [_chosen_table(found.searched)] if found.searched else []
     tables += [_failure_table(found.failed)] if found.failed else []
     plots: list[tuple[str, Callable[[], str]]] = []
     if found.standings:
@@ -134,6 +136,19 @@ def _difference_cells(model: str, found: Difference) -> list[str]:
     return [model, f"{found.mean:+.4f}", interval, runs, *tests]
 
 
+def _chosen_table(searched: Sequence[ChosenSettings]) -> Table:
+    headings = ["system", "trials a split", "chosen, and on how many splits", "on the edge of what was tried"]
+    rows = []
+    for of in searched:
+        values = [
+            f"{name} " + ", ".join(f"{value} ({count})" for value, count in sorted(counts.items()))
+            for name, counts in of.values.items()
+        ]
+        edges = [f"{name} {count} of {of.cells}" for name, count in of.on_edge.items() if count]
+        rows.append(TableRow([of.model, " to ".join(map(str, of.trials)), "; ".join(values), "; ".join(edges)]))
+    return Table("What the searches chose", headings, rows, marked=-1, left=4)
+
+
 def _failure_table(failed: Sequence[Line]) -> Table:
     rows = [
         TableRow([str(f["model"]), str(f["split_seed"]), str(f["seed"]), str(f["error"])], "failed") for f in failed
@@ -178,21 +193,19 @@ def _point_difference(found: Difference | None) -> list[str]:
 
 
 def _ratio_table(found: StudyFound) -> Table:
-    """The mean is the paper's and the median what most pairs have: both, where both were recorded."""
-    columns: dict[str, list[float]] = {}
-    both = any(point.coupling_ratio_mean for point in found.points)
-    for point in found.points:
-        heading = f"{point.label}, {point.ratio_centre}" if both else point.label
-        columns |= {heading: point.coupling_ratio} if point.coupling_ratio else {}
-        columns |= {f"{point.label}, mean": point.coupling_ratio_mean} if point.coupling_ratio_mean else {}
-    rows = [
-        TableRow([str(rank + 1), *(f"{ratio[rank]:.4f}" if rank < len(ratio) else "" for ratio in columns.values())])
-        for rank in range(max(map(len, columns.values())))
-    ]
-    centres = {point.ratio_centre for point in found.points if point.coupling_ratio}
-    centre = "averaged over" if centres == {"mean"} else "median and mean of" if both else "median of"
-    title = f"c_pos/c_neg by rank in the positive capsule, {centre} test pairs"
-    return Table(title, ["rank", *columns], rows, marked=-1)
+    """The median over pairs and the quartiles, of each routing."""
+    known = {point.label: point.coupling_ratio for point in found.points if point.coupling_ratio}
+    headings = ["rank", *(f"{label}, {what}" for label in known for what in ("median", "quartiles"))]
+    rows = []
+    for rank in range(max(len(medians) for _, medians, _ in known.values())):
+        shown = [_ratio_cells(quartiles, rank) for quartiles in known.values()]
+        rows.append(TableRow([str(rank + 1), *itertools.chain(*shown)]))
+    return Table("c_pos/c_neg by rank in the positive capsule, over test pairs", headings, rows, marked=-1)
+
+
+def _ratio_cells(quartiles: Sequence[Sequence[float]], rank: int) -> list[str]:
+    low, median, high = (of[rank] if rank < len(of) else None for of in quartiles)
+    return ["", ""] if median is None else [f"{median:.4f}", f"{low:.4f} to {high:.4f}"]
 
 
 def _figure(value: float | None, digits: int = 4) -> str:

@@ -1,6 +1,10 @@
-"""Settings chosen on validation: the whole grid where the trials suffice, a guided choice where they do not.
+"""Settings chosen on validation: a walk over a grid, from the model's own values to ever better neighbours.
 
-Each cell has its own study, so that processes never wait for each other and a killed search goes on where it was.
+Values of a setting are in order, from small to large. A point is tried, then its neighbours along each setting. The
+walk goes on from the best point so far and never tries a point twice. So both neighbours of the best point are known,
+unless the trials end before, or it lies on the edge of the grid. Where the trials suffice, the whole grid is tried.
+There is no chance in it: the same validation errors give the same walk. Each cell has its own file of trials, so that
+processes never wait for each other, and a stopped search goes on where it was.
 """
 
 from __future__ import annotations
@@ -9,43 +13,48 @@ import dataclasses
 import itertools
 import json
 import math
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from carp.bench.cells import Cell, Line
+from carp.bench.cells import Cell, Line, all_settings
 from carp.errors import CarpError, InputError, UsageError, nearest
 from carp.models import model_class, model_entry
 from carp.storage import append_json_line, disk_errors, read_json_lines
 from carp.training.loop import TrainingSettings
 
-if TYPE_CHECKING:
-    import optuna
-
 SEARCH = "search"
-LATENT_SIZES = (25, 50, 100, 150, 200, 300)  # the paper's grid
-SPACE: dict[str, tuple[Any, ...]] = {"latent_size": LATENT_SIZES}
-SUGGESTIONS = 20
+SPACE: dict[str, tuple[Any, ...]] = {
+    "latent_size": (25, 50, 100, 150, 200, 300),  # the paper's grid
+    "learning_rate": (0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01),
+    "penalty": (0.03, 0.1, 0.3, 1.0, 3.0),
+}
 Space = dict[str, list[Any]]
+Point = tuple[int, ...]  # the place of each setting's value among its values
 Objective = Callable[[dict[str, Any]], float]
 
 
 def settings_of(model: str) -> set[str]:
     """All settings a model can be given, without those that are its name."""
-    from carp.bench.cells import all_settings
     from carp.recommender import Recommender
 
     return set(all_settings(Recommender(model, device="cpu"))) - set(model_entry(model).settings)
 
 
 def search_space(model: str, given: Mapping[str, Sequence[Any]] | None = None) -> Space:
-    """What is searched for a model: what was given, else the paper's latent sizes."""
+    """What is searched for a model: what was given, else the paper's latent sizes, and the penalty of a factorisation
+    or the learning rate of a network."""
     kind = model_class(model)
     known = settings_of(model)
     fields = {f.name for f in dataclasses.fields(kind.Config)} | {f.name for f in dataclasses.fields(TrainingSettings)}
-    chosen = given if given else {name: values for name, values in SPACE.items() if name in fields}
-    return {name: list(values) for name, values in chosen.items() if name in known and len(values)}
+    usual = {name: SPACE[name] for name in kind.searched} if kind.learns else {}
+    chosen = given if given else {name: values for name, values in usual.items() if name in fields}
+    return {name: _in_order(values) for name, values in chosen.items() if name in known and len(values)}
+
+
+def _in_order(values: Sequence[Any]) -> list[Any]:
+    """Numbers from small to large; anything else as it was given."""
+    return sorted(values) if all(isinstance(value, int | float) for value in values) else list(values)
 
 
 def check_space(given: Mapping[str, Sequence[Any]], models: Sequence[str]) -> None:
@@ -65,103 +74,74 @@ def check_space(given: Mapping[str, Sequence[Any]], models: Sequence[str]) -> No
 def choose_settings(cell: Cell, out: Path, error_with: Objective) -> list[Line]:
     """The trials of a cell, those of an earlier run included: each with its settings and validation error."""
     trials, space = int(cell.search["trials"]), dict(cell.search["space"])
-    failures: list[str] = []
-
-    def tried(settings: dict[str, Any]) -> float | None:
+    file = out / SEARCH / f"{cell.identity}.jsonl"
+    with disk_errors(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    done = read_json_lines(file)
+    while len(done) < min(trials, grid_size(space)):
+        settings = next(untried(space, start_of(cell, space), done))
+        trial: Line = {"settings": settings, "valid_mse": None}
         try:
-            return error_with(settings)
+            trial["valid_mse"] = error_with(settings)
         except (CarpError, RuntimeError, ArithmeticError, MemoryError) as error:
-            failures.append(f"{settings}: {error}")
-            return None
-
-    folder = out / SEARCH
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        done = _walk(folder / f"{cell.identity}.jsonl", space, trials, tried)
-    else:
-        done = _study(folder / f"{cell.identity}.db", space, trials, tried)
-    if not done:
-        raise InputError(f"all trials failed, the first with {failures[0] if failures else 'no message'}")
-    return done
+            trial["error"] = str(error)
+        append_json_line(file, trial)
+        done.append(trial)
+    good = [trial for trial in done if trial["valid_mse"] is not None]
+    if not good:
+        raise InputError(f"all trials failed, the first with {done[0]['settings']}: {done[0].get('error')}")
+    return good
 
 
 def grid_size(space: Space) -> int:
     return math.prod(len(values) for values in space.values())
 
 
-def _study(file: Path, space: Space, trials: int, tried: Callable[[dict[str, Any]], float | None]) -> list[Line]:
-    """An optuna study in a file of its own. A trial is added when it is over, so a killed one leaves nothing."""
-    import optuna
-    from optuna.distributions import CategoricalDistribution
-    from optuna.trial import TrialState
+def start_of(cell: Cell, space: Space) -> dict[str, Any]:
+    """The model's own values, and the middle one where its own is not among those searched."""
+    from carp.recommender import Recommender
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    choices: dict[str, Any] = {
-        name: CategoricalDistribution([_plain(value) for value in values]) for name, values in space.items()
-    }
-    storage = optuna.storages.RDBStorage(f"sqlite:///{file}", engine_kwargs={"connect_args": {"timeout": 60}})
-    try:
-        study = optuna.create_study(storage=storage, study_name="cell", load_if_exists=True)
-        over = [t for t in study.trials if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
-        known = {_key(t.params): t.value for t in over}
-        left = max(0, min(trials, grid_size(space)) - len(known))
-        for point in itertools.islice(_guide(study, choices, known, trials), left):
-            error = known[_key(point)] = tried(point)
-            state = TrialState.PRUNED if error is None else TrialState.COMPLETE
-            study.add_trial(optuna.create_trial(state=state, value=error, params=point, distributions=choices))
-        complete = [t for t in study.trials if t.state == TrialState.COMPLETE]
-        return [{"settings": dict(t.params), "valid_mse": float(t.values[0])} for t in complete]
-    finally:
-        storage.remove_session()
-        storage.engine.dispose()
+    own = all_settings(Recommender(cell.model, device="cpu", **cell.settings))
+    middles = {name: values[(len(values) - 1) // 2] for name, values in space.items()}
+    return {name: own[name] if own.get(name) in values else middles[name] for name, values in space.items()}
 
 
-def _guide(
-    study: optuna.Study, choices: Mapping[str, Any], known: Mapping[str, Any], trials: int
-) -> Iterator[dict[str, Any]]:
-    """The next points to try, never a known one: what is left of the grid, or what the trials so far suggest."""
-    import optuna
+def untried(space: Space, start: Mapping[str, Any], done: Sequence[Line]) -> Iterator[dict[str, Any]]:
+    """Points in the order in which to try them: the start, the neighbours of the best known point, of the next best, …
 
-    grid = [dict(zip(choices, p, strict=True)) for p in itertools.product(*(c.choices for c in choices.values()))]
-    if len(grid) <= trials:
-        yield from [point for point in grid if _key(point) not in known]
-        return
-    study.sampler = optuna.samplers.TPESampler(seed=len(known), n_startup_trials=max(3, trials // 4))
-    rng = random.Random(len(known))
-    while rest := [point for point in grid if _key(point) not in known]:
-        suggested = next((point for point in _suggestions(study, choices) if _key(point) not in known), None)
-        yield suggested or rng.choice(rest)
+    >>> space = {"size": [25, 50, 100], "rate": [0.1, 0.3, 1.0]}
+    >>> first = {"settings": {"size": 50, "rate": 0.3}, "valid_mse": 1.0}
+    >>> second = {"settings": {"size": 50, "rate": 0.1}, "valid_mse": 0.9}
+    >>> list(untried(space, first["settings"], [first, second]))[:2]
+    [{'size': 25, 'rate': 0.1}, {'size': 100, 'rate': 0.1}]
+    """
+    known = {_key(trial["settings"]) for trial in done}
+    by_error = sorted((trial for trial in done if trial["valid_mse"] is not None), key=lambda t: float(t["valid_mse"]))
+    places = [point for trial in by_error if (point := _point(space, trial["settings"])) is not None]
+    near = (point for place in places for point in _neighbours(space, place))
+    begin = _point(space, start)
+    every = itertools.product(*(range(len(values)) for values in space.values()))
+    for point in itertools.chain([begin] if begin is not None else [], near, every):
+        settings = {name: values[i] for (name, values), i in zip(space.items(), point, strict=True)}
+        if _key(settings) not in known:
+            known.add(_key(settings))
+            yield settings
 
 
-def _suggestions(study: optuna.Study, choices: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A few suggestions: once most of a small grid is known, the guide names little else."""
-    import optuna
+def _point(space: Space, settings: Mapping[str, Any]) -> Point | None:
+    """Where settings lie on the grid; None where they do not."""
+    if any(settings.get(name) not in values for name, values in space.items()):
+        return None
+    return tuple(values.index(settings[name]) for name, values in space.items())
 
-    for _ in range(SUGGESTIONS):
-        asked = study.ask(dict(choices))
-        study.tell(asked, state=optuna.trial.TrialState.FAIL)  # what comes of it is added as a trial of its own
-        yield dict(asked.params)
+
+def _neighbours(space: Space, point: Point) -> Iterator[Point]:
+    """One step along one setting, the last setting first: a rate or a penalty counts more than a size."""
+    for axis, values in reversed(list(enumerate(space.values()))):
+        for step in (-1, 1):
+            if 0 <= point[axis] + step < len(values):
+                yield (*point[:axis], point[axis] + step, *point[axis + 1 :])
 
 
 def _key(point: Mapping[str, Any]) -> str:
     return json.dumps(point, sort_keys=True)
-
-
-def _walk(file: Path, space: Space, trials: int, tried: Callable[[dict[str, Any]], float | None]) -> list[Line]:
-    """Without optuna, on a bare machine: the grid itself, or a seeded sample of it."""
-    points = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
-    if len(points) > trials:
-        points = random.Random(0).sample(points, trials)
-    done = read_json_lines(file)
-    for point in points:
-        if not any(trial["settings"] == point for trial in done):
-            done.append({"settings": point, "valid_mse": tried(point)})
-            append_json_line(file, done[-1])
-    return [trial for trial in done if trial["valid_mse"] is not None]
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str) or value is None else str(value)

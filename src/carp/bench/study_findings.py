@@ -32,10 +32,8 @@ class PointFound:
     test: float | None
     test_spread: float | None
     published: float | None
-    coupling_ratio: list[float] | None
+    coupling_ratio: list[list[float]] | None  # by rank: the lower quartile over pairs, the median, the upper quartile
     difference: Difference | None = None  # of the test errors, to those of the usual point, pair by pair
-    ratio_centre: str = "mean"  # of the pairs' ratios
-    coupling_ratio_mean: list[float] | None = None  # beside the median, where both are known
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,6 @@ def _found(about: Mapping[str, Any], results: Results) -> StudyFound:
 
 def _point(about: Mapping[str, Any], label: str, lines: Sequence[Line]) -> PointFound:
     published = published_analysis(about["corpus"], about["study"], label) if about["model"] == "carp-paper" else None
-    mean, median = (_ratio(lines, name) for name in ("coupling_ratio", "coupling_ratio_median"))
     return PointFound(
         label,
         len(lines),
@@ -108,18 +105,17 @@ def _point(about: Mapping[str, Any], label: str, lines: Sequence[Line]) -> Point
         *_summary(lines, "valid_mse"),
         *_summary(lines, "test_mse"),
         published,
-        coupling_ratio=mean if median is None else median,
-        ratio_centre="mean" if median is None else "median",
-        coupling_ratio_mean=None if median is None else mean,
+        coupling_ratio=_ratio(lines),
     )
 
 
-def _ratio(lines: Sequence[Line], name: str) -> list[float] | None:
+def _ratio(lines: Sequence[Line], name: str = "coupling_ratio_quartiles") -> list[list[float]] | None:
     """The mean over runs, rank by rank; nothing where some of the runs lack it or have other ranks."""
     ratios = [line[name] for line in lines if name in line]
-    if not ratios or len(ratios) < len(lines) or len({len(ratio) for ratio in ratios}) > 1:
+    if not ratios or len(ratios) < len(lines) or len({len(ratio[0]) for ratio in ratios}) > 1:
         return None
-    return [float(value) for value in np.mean(ratios, axis=0)]
+    found: list[list[float]] = np.mean(ratios, axis=0).tolist()
+    return found
 
 
 def _usual(model: str, study: str, labels: Sequence[str]) -> str:

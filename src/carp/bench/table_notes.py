@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import carp
-from carp.bench.compare import FLOOR, LEVEL, Comparison
+from carp.bench.compare import FLOOR, LEVEL, PLAIN_ROUTING, REFERENCE, Comparison
 from carp.bench.published_figures import REMARKS, dataset_of
 from carp.bench.study_findings import StudyFound
 
@@ -21,6 +21,13 @@ def comparison_notes(found: Comparison) -> list[str]:
         )
     if any(standing.floor_difference for standing in found.standings):
         notes.append(floor_note())
+    if found.routing is not None:
+        of = found.routing
+        over_runs = "" if of.p_runs is None else f", and {of.p_runs:.2g} over the runs' errors"
+        notes.append(
+            f"Plain agreement against bi-agreement, {PLAIN_ROUTING} − {REFERENCE}: {of.mean:+.4f} over test pairs. The "
+            f"paired t-test has p = {of.p_pairs:.2g} over pairs{over_runs}, without a correction."
+        )
     if any(not standing.complete for standing in found.standings):
         notes.append("Systems that lack some of the splits stand below the others and take no place.")
     dataset = dataset_of(found.corpus)

@@ -38,8 +38,15 @@ REGISTRY: dict[str, Entry] = {
     "rblt": Entry("carp.models.rblt:Rblt", "rating-boosted latent topics, IJCAI'16"),
     "tarmf": Entry("carp.models.tarmf:Tarmf", "factors and a recurrent reading that pull each other, WWW'18"),
     "mpcn": Entry("carp.models.mpcn:Mpcn", "pointers to one review of each side, compared word by word, KDD'18"),
+    "narre": Entry("carp.models.narre:Narre", "reviews weighed by how useful they are, beside factors, WWW'18"),
+    "daml": Entry("carp.models.daml:Daml", "two documents that attend to each other, and a factorisation, KDD'19"),
+    "transformer": Entry(
+        "carp.models.transformer:Transformer", "a small transformer over each review, from scratch, beside factors"
+    ),
     "anr": Entry("carp.models.anr:Anr", "aspects weighed by co-attention, CIKM'18"),
     "cmle": Entry("carp.models.cmle:Cmle", "collaborative multi-level embeddings, IJCAI'16"),
+    "hft": Entry("carp.models.hft:Hft", "hidden factors that are hidden topics of reviews, RecSys'13"),
+    "convmf": Entry("carp.models.convmf:ConvMf", "item factors around a convolutional reading of the item, RecSys'16"),
     "mf": Entry("carp.models.mf:Mf", "biased matrix factorisation, ratings only"),
     "pmf": Entry("carp.models.pmf:Pmf", "probabilistic matrix factorisation, ratings only, NIPS'07"),
     "gaussian-process": Entry(

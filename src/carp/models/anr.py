@@ -44,7 +44,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
-from carp.models.layers import TunedBiases, masked_softmax, take_or
+from carp.models.layers import masked_softmax, start_at_biases, take_or
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,8 @@ class Anr(RatingModel):
         self.item_bias = nn.Parameter(torch.zeros(sizes.items))  # b_i
 
     def start(self, data: TrainingData) -> None:
-        biases = TunedBiases(self.sizes)
-        biases.fit(data.train, data.valid, self.sizes.levels)
-        with torch.no_grad():
-            self.mean.copy_(biases.mean)
-            if self.config.biases == "tuned":
-                self.user_bias.copy_(biases.user)
-                self.item_bias.copy_(biases.item)
+        sides = (self.user_bias, self.item_bias) if self.config.biases == "tuned" else ()
+        start_at_biases(data, self.sizes, self.mean, *sides)
 
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self.read(words, reviews).aspects

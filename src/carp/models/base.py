@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from carp.errors import UsageError, nearest
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.reviews.documents import ReviewCut
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class RatingModel(nn.Module):
     training_defaults: ClassVar[Mapping[str, Any]] = {}  # where the paper's differ from TrainingSettings'
     text_defaults: ClassVar[Mapping[str, Any]] = {}  # where the model's differ from TextSettings'
     needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, names, reviews, target_review
+    searched: ClassVar[tuple[str, ...]] = ("latent_size", "learning_rate")  # by `carp bench --search`
     separates: ClassVar[bool] = False
     shares_batches: ClassVar[bool] = True  # False where several processes are given whole batches all the same
     learns: ClassVar[bool] = True  # False where `start` alone fits the model
@@ -71,10 +73,20 @@ class RatingModel(nn.Module):
         self.config = config
         self.sizes = sizes
 
+    @classmethod
+    def review_cut(cls, config: Any) -> ReviewCut | None:
+        """How much of which reviews documents hold, where reviews are read one by one; None: all, up to `max_words`."""
+        return None
+
     @property
     def reads_gaps(self) -> bool:
         """Whether a gap inside a document is read as one; other models take it for the document's end."""
         return False
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether somebody who is known by reviews alone can be answered."""
+        return "documents" in self.needs
 
     @property
     def liked_above(self) -> float:

@@ -117,11 +117,15 @@ class TrainingData:
     def batch(
         self, pairs: Pairs, chosen: NDArray[np.int64], *, training: bool = False, needs: frozenset[str] = frozenset()
     ) -> Batch:
-        """Pairs of the given places, each without its own review where they are trained on."""
+        """Pairs of the given places, each without its own review where they are trained on.
+
+        With `needs` named, documents that are not among them are empty: to lay them out takes longer than a step.
+        """
         users, items = pairs.users[chosen], pairs.items[chosen]
         leave_out = pairs.records[chosen] if training and self.target_reviews == "leave out" else None
-        user_words, user_reviews = padded(self.user_documents, users, leave_out)
-        item_words, item_reviews = padded(self.item_documents, items, leave_out)
+        unread = bool(needs) and "documents" not in needs
+        user_words, user_reviews = _unread(len(chosen)) if unread else padded(self.user_documents, users, leave_out)
+        item_words, item_reviews = _unread(len(chosen)) if unread else padded(self.item_documents, items, leave_out)
         return Batch(
             users=torch.from_numpy(users),
             items=torch.from_numpy(items),
@@ -146,7 +150,12 @@ class TrainingData:
         for start in range(0, len(order), size):
             yield self.batch(self.train, order[start : start + size], training=True, needs=needs)
 
-    def batches(self, pairs: Pairs, size: int = 500) -> Iterator[Batch]:
+    def batches(self, pairs: Pairs, size: int = 500, needs: frozenset[str] = frozenset()) -> Iterator[Batch]:
         """Pairs in their own order, with whole documents."""
         for start in range(0, len(pairs), size):
-            yield self.batch(pairs, np.arange(start, min(start + size, len(pairs))))
+            yield self.batch(pairs, np.arange(start, min(start + size, len(pairs))), needs=needs)
+
+
+def _unread(rows: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Documents of no words, as `padded` lays them out."""
+    return np.zeros((rows, 1), np.int32), np.full((rows, 1), -1, np.int32)

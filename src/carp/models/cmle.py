@@ -6,34 +6,43 @@ IJCAI 2016. No implementation was published; this is our reading.
     paper       here                         shape        meaning
     e_w         embedding                    [V + 1, d]   a word as context
     o_w         output                       [V + 1, d]   a word as what is predicted
-    d_ui        reviews                      [B, d]       a review
+    d_ui        review_vectors               [B, d]       a review
     p_u, q_i    user_factors, item_factors   [·, k]       of the matrix factorisation, see mf.py
     P, Q        user_projection, item_projection  [d, k]
-    λ_w, λ_p    word_weight, projection_weight
+    λ_w, λ      word_weight, penalty
 
-Word level: the words around a word and its review's embedding predict it, against n words s drawn from noise,
+Word level: the words around a word and its review's vector predict it, against n words s drawn from noise,
 
-    h_c = (Σ_{0<|j|≤window} e_{c+j} + d_ui) / (neighbours + 1)
-    L_w = − log σ(o_c·h_c) − n E_s log σ(−o_s·h_c)                     mean over words
+    h_c  = (Σ_{0<|j|≤window} e_{c+j} + d_ui) / (neighbours + 1)
+    L_w  = Σ_c − log σ(o_c·h_c) − n E_s log σ(−o_s·h_c)                   sum over a review's words
 
 Projection level: a user's and an item's factors lie near linear projections of each of their reviews, not on them:
 
-    L_p = ‖p_u − P d_ui‖² + ‖q_i − Q d_ui‖²                            mean over reviews
+    L_p  = ‖p_u − P d_ui‖² + ‖q_i − Q d_ui‖²
 
-Rating level: r̂ = μ + b_u + b_i + p_u·q_i with the objective of mf.py. Together: minimise L_r + λ_w L_w + λ_p L_p.
+Rating level: r̂ = μ + b_u + b_i + p_u·q_i with L_r the squared error and the biases' penalties of mf.py. Together:
+
+    minimise the mean over reviews of L_r + λ_w L_w + λ L_p
+
+So λ holds factors to what was written, where `mf` holds them to zero; both at once would draw them to zero after all.
+`projection_weight` w mixes the two, λ (w L_p + (1 − w)(‖p_u‖² + ‖q_i‖²)): 1 is the paper's form, 0 is `mf`.
 Reviews are read in training alone; a prediction is the rating level's, from ids.
 
-Ours: d_ui is the mean of e over the words of the review rather than a free vector for each review, so the model does
-not grow with the number of reviews; for predicting a word it is the mean of the review's other words, since a word
-would give itself away. Ours: window and n are those usual for paragraph vectors, noise follows word counts to the
-power ¾, and one draw of S words serves a whole batch (E_s is their mean: the same in expectation, one product of
-matrices). The three levels share each batch, a review's words entering with its rating. λ_w is 1; λ_p of 0.01, 0.1 and
-1 gave the same validation error to a thousandth on Musical Instruments, and the middle one is the default.
+Ours: d_ui is a free vector, but no table of them grows with the reviews. Whenever a review comes up, its vector starts
+at the mean of e over its words and takes `vector_steps` steps down λ_w L_w + λ w L_p, each as long as is sure to
+descend; then the rest learns with d_ui held. Vectors that start anywhere else and are learned like the rest fit
+whatever factors there are: on the made-up shop shuffling all texts then changed little. With `vectors=mean` the
+mean itself is the review, and e learns from the projections too.
+
+Ours: the biases start at the tuned ones (`biases=learned` starts them at zero). Window and n are those usual for
+paragraph vectors, noise follows word counts to the power ¾, and one draw of S words serves a whole batch (E_s is
+their mean: the same in expectation, one product of matrices). The three levels share each batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -42,8 +51,6 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.batch_share import counted, mean_of
-from carp.models.layers import take_rows
 from carp.models.mf import Mf, MfConfig
 
 
@@ -54,7 +61,19 @@ class CmleConfig(MfConfig):
     noise_weight: float = 5.0  # n
     noise_words: int = 100  # S, drawn for a whole batch
     word_weight: float = 1.0  # λ_w
-    projection_weight: float = 0.1  # λ_p
+    projection_weight: float = 1.0  # what people and things are held to: their reviews at 1, zero at 0
+    vectors: Literal["free", "mean"] = "free"  # of reviews: each its own, or the mean of its words' vectors
+    vector_steps: int = 3  # of a free one, from that mean
+
+
+class ReviewWords(NamedTuple):
+    """The words of a batch's reviews, one review after another, and what is drawn against them."""
+
+    words: Tensor  # [T]
+    row: Tensor  # [T] the review of each
+    around: Tensor  # [T, d] the sum of its neighbours' e
+    parts: Tensor  # [T, 1] what h is the mean of: the neighbours and the review
+    noise: Tensor  # [S]
 
 
 class Cmle(Mf):
@@ -70,8 +89,8 @@ class Cmle(Mf):
         nn.init.normal_(self.embedding.weight[1:], std=d**-0.5)
         self.output = nn.Embedding(sizes.words + 1, d, padding_idx=0)
         nn.init.zeros_(self.output.weight)
-        self.user_projection = nn.Parameter(torch.randn(d, k) * d**-0.5)  # P
-        self.item_projection = nn.Parameter(torch.randn(d, k) * d**-0.5)  # Q
+        self.user_projection = nn.Parameter(torch.randn(d, k) * 0.3 * d**-0.5)  # P
+        self.item_projection = nn.Parameter(torch.randn(d, k) * 0.3 * d**-0.5)  # Q
         self.register_buffer("noise", torch.zeros(sizes.words + 1, dtype=torch.float64))  # share of words up to each
 
     def start(self, data: TrainingData) -> None:
@@ -81,33 +100,26 @@ class Cmle(Mf):
         self.noise.copy_(torch.from_numpy(np.cumsum(share) / max(share.sum(), 1.0)))
 
     def loss(self, batch: Batch, prediction: Prediction) -> Tensor:
-        loss = super().loss(batch, prediction)
-        if batch.target_words is None:
-            return loss
-        row, _ = torch.nonzero(batch.target_words, as_tuple=True)
-        words = batch.target_words[batch.target_words > 0].long()  # [T], one review after another
-        written = batch.target_words.any(1)
-        all_words, all_written = counted(len(words), written.sum())
-        if not all_words:
-            return loss
-        noise = self.draw_noise(words.device)  # [S]
-        if not len(words):
-            return loss
-        vectors = self.embedding(words)  # e, [T, d]
-        lengths = torch.bincount(row, minlength=len(batch))  # [B]
-        totals = vectors.new_zeros(len(batch), vectors.shape[1]).index_add(0, row, vectors)
-        words_loss = mean_of(self.word_losses(words, self.context(vectors, row, totals, lengths), noise), all_words)
-        apart = self.projection_losses(batch, totals / lengths.clamp_min(1).unsqueeze(-1), written)
-        pull = mean_of(apart, all_written)
-        return loss + self.config.word_weight * words_loss + self.config.projection_weight * pull
+        config = self.config
+        if batch.target_words is None or not config.projection_weight:
+            return super().loss(batch, prediction)
+        p, q = self.factors(batch)
+        text = self.read(batch.target_words)
+        vectors = self.review_vectors(text, p.detach(), q.detach())
+        to_zero = p.square().sum(-1) + q.square().sum(-1)
+        held = config.projection_weight * self.projection_losses(vectors, p, q)
+        held = held + (1 - config.projection_weight) * to_zero
+        words = self.word_losses(text, vectors)
+        return (self.rating_losses(batch, prediction) + config.penalty * held + config.word_weight * words).mean()
 
-    def context(self, vectors: Tensor, row: Tensor, totals: Tensor, lengths: Tensor) -> Tensor:
-        """h: the mean of the neighbours of each word in its review and of the review without it [T, d]."""
-        others = (F.embedding(row, totals) - vectors) / (lengths[row] - 1).clamp_min(1).unsqueeze(-1)
+    def read(self, reviews: Tensor) -> ReviewWords:
+        """The words of reviews [B, L] with their neighbours."""
+        row, column = torch.nonzero(reviews, as_tuple=True)
+        words = reviews[row, column].long()
         neighbours = self.neighbours(row)  # [T, 2·window]
-        around = F.embedding_bag(neighbours, F.pad(vectors, (0, 0, 0, 1)), mode="sum")
-        count = 1 + (neighbours < len(row)).sum(-1, keepdim=True)
-        return (around + others) / count
+        around = F.embedding_bag(neighbours, F.pad(self.embedding(words), (0, 0, 0, 1)), mode="sum")
+        parts = 1 + (neighbours < len(row)).sum(-1, keepdim=True)
+        return ReviewWords(words, row, around, parts, self.draw_noise(words.device))
 
     def neighbours(self, row: Tensor) -> Tensor:
         """The places of the words around each word, of the same review alone; T where there is none [T, 2·window]."""
@@ -115,22 +127,69 @@ class Cmle(Mf):
         steps = torch.arange(-window, window + 1, device=row.device)
         places = torch.arange(nowhere, device=row.device).unsqueeze(-1) + steps[steps != 0]
         inside = (places >= 0) & (places < nowhere)
-        places = places.clamp(0, nowhere - 1)
+        places = places.clamp(0, max(nowhere - 1, 0))
         return torch.where(inside & (row[places] == row.unsqueeze(-1)), places, nowhere)
-
-    def word_losses(self, words: Tensor, context: Tensor, noise: Tensor) -> Tensor:
-        """L_w of all words together; a word drawn as noise against itself does not count."""
-        heard = F.logsigmoid((self.output(words) * context).sum(-1))
-        refused = F.logsigmoid(-context @ self.output(noise).T) * (noise != words.unsqueeze(-1))  # [T, S]
-        return -(heard + self.config.noise_weight * refused.mean(-1)).sum()
 
     def draw_noise(self, device: torch.device) -> Tensor:
         draws = torch.rand(self.config.noise_words, dtype=self.noise.dtype, device=device)
         return torch.searchsorted(self.noise, draws, right=True).clamp_max(self.sizes.words)
 
-    def projection_losses(self, batch: Batch, reviews: Tensor, written: Tensor) -> Tensor:
-        """L_p of all reviews that have words together; an empty one says nothing of anybody."""
-        users = take_rows(self.user_factors, batch.users) - reviews @ self.user_projection
-        items = take_rows(self.item_factors, batch.items) - reviews @ self.item_projection
-        apart = users.square().sum(-1) + items.square().sum(-1)
-        return (apart * written).sum()
+    # ---- the word level
+
+    def word_losses(self, text: ReviewWords, vectors: Tensor) -> Tensor:
+        """L_w of each review [B]; a word drawn as noise against itself does not count."""
+        context = (text.around + F.embedding(text.row, vectors)) / text.parts  # h, [T, d]
+        heard = F.logsigmoid((self.output(text.words) * context).sum(-1))
+        refused = F.logsigmoid(-context @ self.output(text.noise).T) * (text.noise != text.words.unsqueeze(-1))
+        losses = -(heard + self.config.noise_weight * refused.mean(-1))
+        return losses.new_zeros(len(vectors)).index_add(0, text.row, losses)
+
+    # ---- the projection level
+
+    def projection_losses(self, vectors: Tensor, p: Tensor, q: Tensor) -> Tensor:
+        """L_p of each review [B]. One without words has a vector of zero: it holds factors to zero."""
+        users, items = p - vectors @ self.user_projection, q - vectors @ self.item_projection
+        apart: Tensor = users.square().sum(-1) + items.square().sum(-1)
+        return apart
+
+    # ---- the reviews' own vectors
+
+    def review_vectors(self, text: ReviewWords, p: Tensor, q: Tensor) -> Tensor:
+        """d_ui [B, d]."""
+        e: Tensor = self.embedding(text.words)
+        lengths = torch.bincount(text.row, minlength=len(p)).unsqueeze(-1)
+        vectors = e.new_zeros(len(p), e.shape[1]).index_add(0, text.row, e) / lengths.clamp_min(1)
+        if self.config.vectors == "mean":
+            return vectors
+        with torch.no_grad():
+            step = (lengths > 0) / self.curvatures(text, len(p))
+            for _ in range(self.config.vector_steps):
+                vectors = vectors - step * self.slopes(text, vectors, p, q)
+        return vectors
+
+    def slopes(self, text: ReviewWords, vectors: Tensor, p: Tensor, q: Tensor) -> Tensor:
+        """The gradient of λ_w L_w + λ w L_p in each review's vector [B, d]."""
+        config, (own, drawn) = self.config, self.predicted(text)
+        context = (text.around + F.embedding(text.row, vectors)) / text.parts
+        unheard = torch.sigmoid(-(own * context).sum(-1, keepdim=True))
+        taken = torch.sigmoid(context @ drawn.T) * (text.noise != text.words.unsqueeze(-1))  # [T, S]
+        of_words = (config.noise_weight / len(drawn) * taken @ drawn - unheard * own) / text.parts
+        words = torch.zeros_like(vectors).index_add(0, text.row, of_words)
+        apart = (vectors @ self.user_projection - p) @ self.user_projection.T
+        apart = apart + (vectors @ self.item_projection - q) @ self.item_projection.T
+        return config.word_weight * words + 2 * config.penalty * config.projection_weight * apart
+
+    def predicted(self, text: ReviewWords) -> tuple[Tensor, Tensor]:
+        """o of the words [T, d] and of those drawn against them [S, d]."""
+        return self.output(text.words), self.output(text.noise)
+
+    def curvatures(self, text: ReviewWords, reviews: int) -> Tensor:
+        """No smaller than the largest second derivative of the same [B, 1]: a step of one over it never climbs."""
+        config, (own, drawn) = self.config, self.predicted(text)
+        of_noise = config.noise_weight * drawn.square().sum(-1).mean()
+        of_words = (own.square().sum(-1, keepdim=True) + of_noise) / (4 * text.parts.square())
+        words = of_words.new_zeros(reviews, 1).index_add(0, text.row, of_words)
+        both = torch.cat([self.user_projection, self.item_projection], 1)  # [d, 2k]
+        largest = (both.T @ both).abs().sum(1).amax()  # at least the largest eigenvalue
+        whole = config.word_weight * words + 2 * config.penalty * config.projection_weight * largest
+        return whole.clamp_min(torch.finfo(whole.dtype).tiny)

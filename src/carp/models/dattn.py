@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
-from carp.models.layers import max_over_words
+from carp.models.layers import WindowSum, max_over_words
 
 GLOBAL_WINDOWS = (2, 3, 4)
 SIDES = ("local attention", "global attention")
@@ -168,33 +168,3 @@ class DualAttention(nn.Module):
         local_attention = torch.sigmoid(self.local_score(rows, slots, reviews).squeeze(-1))
         global_attention = torch.sigmoid(self.global_score(rows, slots, reviews).squeeze(-1) + of_document)
         return local_attention, global_attention
-
-
-class WindowSum(nn.Module):
-    """A convolution over weighted words, as sums of look-ups.
-
-    W ∗ (s_j x_j) is a sum of s_j (W x_j): each distinct word meets each slice of the window once, and its weight at
-    each place afterwards. An even window has one word more before its middle than after it.
-    """
-
-    def __init__(self, dimension: int, filters: int, window: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(window, dimension, filters) * (window * dimension) ** -0.5)
-        self.bias = nn.Parameter(torch.zeros(filters))
-
-    def forward(self, rows: Tensor, slots: Tensor, reviews: Tensor, attention: Tensor | None = None) -> Tensor:
-        """Features [B, L, n]; neighbours are words of the same review. The row of the padding is zero."""
-        window, nowhere = len(self.weight), len(rows)
-        slices = F.pad(rows @ self.weight, (0, 0, 0, 1))  # [window, V' + 1, n], the last a row of zeros
-        before, width = window // 2, slots.shape[1]
-        around = (before, window - 1 - before)
-        slots = F.pad(slots, around, value=nowhere)
-        neighbours = F.pad(reviews, around, value=-1)
-        weights = None if attention is None else F.pad(attention, around).unsqueeze(-1)
-        features: Tensor = self.bias
-        for step in range(window):
-            reach = slice(step, step + width)
-            places = torch.where(neighbours[:, reach] == reviews, slots[:, reach], nowhere)
-            part = F.embedding(places, slices[step])
-            features = features + (part if weights is None else part * weights[:, reach])
-        return features

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carp.models.batch import Pairs, Sizes
+from carp.models.batch import Pairs, Sizes, TrainingData
 from carp.models.leave_one_out import MOST_ROUNDS, alternate, own_growth
 
 SHRINKAGES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0)
@@ -69,6 +69,36 @@ class WordConvolution(nn.Module):
                 places = torch.where(same, places, nowhere)
             features = features + F.embedding(places, slices[step])
         return features  # [B, L, n]
+
+
+class WindowSum(nn.Module):
+    """A convolution over weighted words, as sums of look-ups.
+
+    W ∗ (s_j x_j) is a sum of s_j (W x_j): each distinct word meets each slice of the window once, and its weight at
+    each place afterwards. An even window has one word more before its middle than after it.
+    """
+
+    def __init__(self, dimension: int, filters: int, window: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(window, dimension, filters) * (window * dimension) ** -0.5)
+        self.bias = nn.Parameter(torch.zeros(filters))
+
+    def forward(self, rows: Tensor, slots: Tensor, reviews: Tensor, attention: Tensor | None = None) -> Tensor:
+        """Features [B, L, n]; neighbours are words of the same review. The row of the padding is zero."""
+        window, nowhere = len(self.weight), len(rows)
+        slices = F.pad(rows @ self.weight, (0, 0, 0, 1))  # [window, V' + 1, n], the last a row of zeros
+        before, width = window // 2, slots.shape[1]
+        around = (before, window - 1 - before)
+        slots = F.pad(slots, around, value=nowhere)
+        neighbours = F.pad(reviews, around, value=-1)
+        weights = None if attention is None else F.pad(attention, around).unsqueeze(-1)
+        features: Tensor = self.bias
+        for step in range(window):
+            reach = slice(step, step + width)
+            places = torch.where(neighbours[:, reach] == reviews, slots[:, reach], nowhere)
+            part = F.embedding(places, slices[step])
+            features = features + (part if weights is None else part * weights[:, reach])
+        return features
 
 
 class SizedByData(nn.Module):
@@ -171,6 +201,15 @@ class TunedBiases(SizedByData):
         key = users * len(self.item) + items
         place = torch.searchsorted(self.pairs, key).clamp_max(len(self.pairs) - 1)
         return torch.where((self.pairs[place] == key).unsqueeze(-1), self.growth[place], fixed)
+
+
+@torch.no_grad()
+def start_at_biases(data: TrainingData, sizes: Sizes, mean: Tensor, *sides: Tensor) -> None:
+    """Copy the tuned mean and, if they are given, the tuned biases of users and items to where a model learns them."""
+    biases = TunedBiases(sizes)
+    biases.fit(data.train, data.valid, sizes.levels)
+    for learned, tuned in zip((mean, *sides), (biases.mean, biases.user, biases.item), strict=False):
+        learned.copy_(tuned)
 
 
 def take_or(values: Tensor, places: Tensor, unknown: float | Tensor) -> Tensor:

@@ -50,6 +50,7 @@ class MfConfig:
 class Mf(RatingModel):
     Config = MfConfig
     training_defaults: ClassVar[Mapping[str, Any]] = {"epochs": 60}
+    searched: ClassVar[tuple[str, ...]] = ("latent_size", "penalty")
     config: MfConfig
 
     def __init__(self, config: MfConfig, sizes: Sizes) -> None:
@@ -71,7 +72,8 @@ class Mf(RatingModel):
             self.item_bias.copy_(self.biases.item)
 
     def forward(self, batch: Batch) -> Prediction:
-        interaction = (take_rows(self.user_factors, batch.users) * take_rows(self.item_factors, batch.items)).sum(-1)
+        p, q = self.factors(batch)
+        interaction = (p * q).sum(-1)
         user_bias, item_bias = self._biases(batch)
         return Prediction(self.biases.mean + user_bias + item_bias + interaction, {"interaction": interaction})
 
@@ -80,12 +82,18 @@ class Mf(RatingModel):
         return user.squeeze(-1), take_rows(self.item_bias.unsqueeze(-1), batch.items).squeeze(-1)
 
     def loss(self, batch: Batch, prediction: Prediction) -> Tensor:
+        p, q = self.factors(batch)
+        held = p.square().sum(-1) + q.square().sum(-1)
+        return (self.rating_losses(batch, prediction) + self.config.penalty * held).mean()
+
+    def factors(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """p_u and q_i of each pair [B, k]."""
+        return take_rows(self.user_factors, batch.users), take_rows(self.item_factors, batch.items)
+
+    def rating_losses(self, batch: Batch, prediction: Prediction) -> Tensor:
+        """What is minimised for each pair, apart from what holds the factors [B]."""
         assert batch.ratings is not None
-        error = (prediction.rating - batch.ratings).square()
-        p, q = take_rows(self.user_factors, batch.users), take_rows(self.item_factors, batch.items)
-        factors = p.square().sum(-1) + q.square().sum(-1)
-        whole: Tensor = error + self.config.penalty * factors + self._bias_penalty(batch)
-        return whole.mean()
+        return (prediction.rating - batch.ratings).square() + self._bias_penalty(batch)
 
     def _bias_penalty(self, batch: Batch) -> Tensor:
         user_bias, item_bias = self._biases(batch)

@@ -44,16 +44,18 @@ from torch import Tensor, nn
 
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.batch_share import distinct_words, drawn_rows, drop_rows, largest_of_all
+from carp.models.batch_share import distinct_words, drawn_rows, drop_rows
 from carp.models.layers import FactorizationMachine, masked_softmax
+from carp.models.review_sets import REVIEWS_ALONE, as_reviews, places_in_reviews
+from carp.reviews.documents import ReviewCut
 
 
 @dataclass(frozen=True)
 class MpcnConfig:
     dimension: int = 300  # of word embeddings
     latent_size: int = 50  # k, of everything else
-    reviews: int = 30  # R, of a document
-    review_words: int = 20  # W, of a review
+    reviews: int = 30  # R: at most so many reviews of one person or thing are read
+    review_words: int = 20  # W: at most so many words of each review are read
     pointers: int = 3  # P
     temperature: float = 0.5  # of the softmax that gradients go through
     factors: int = 10  # of the factorisation machine
@@ -74,6 +76,7 @@ class Shelf(NamedTuple):
 
 class Mpcn(RatingModel):
     Config = MpcnConfig
+    text_defaults = REVIEWS_ALONE
     needs = frozenset({"documents"})
     explained_by = "attention"
     config: MpcnConfig
@@ -96,6 +99,10 @@ class Mpcn(RatingModel):
         self.word_affinity = nn.Parameter(torch.randn(p, k, k) * k**-0.5)  # M'
         self.together = nn.Linear((p + 1) * k, k)  # W, b
         self.head = FactorizationMachine(2 * k, config.factors)
+
+    @classmethod
+    def review_cut(cls, config: MpcnConfig) -> ReviewCut:
+        return ReviewCut(config.reviews, config.review_words)
 
     def start(self, data: TrainingData) -> None:
         with torch.no_grad():
@@ -213,37 +220,6 @@ class Mpcn(RatingModel):
         count = side.any_words.sum(-1, keepdim=True).clamp_min(1)
         found = torch.cat([pooled.flatten(1), side.reviews.sum(1) / count], -1)
         return F.relu(self.together(found))
-
-
-def as_reviews(words: Tensor, reviews: Tensor, most: int, longest: int) -> Tensor:
-    """Documents [B, L] as sets of reviews [B, R, W], the first of both kept; R is no larger than any needs.
-
-    >>> as_reviews(torch.tensor([[5, 6, 7, 8]]), torch.tensor([[3, 3, 3, 9]]), 30, 2).tolist()
-    [[[5, 6], [8, 0]]]
-    """
-    number, place, kept = places_in_reviews(words, reviews, most, longest)
-    rows = torch.arange(len(words), device=words.device).unsqueeze(1)
-    count = largest_of_all(max(1, int((number * kept).amax()) + 1))
-    target = (rows * count + number) * longest + place
-    sets = words.new_zeros(len(words) * count * longest)
-    return sets.index_copy(0, target[kept], words[kept]).view(len(words), count, longest)
-
-
-def places_in_reviews(words: Tensor, reviews: Tensor, most: int, longest: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For each word of documents its review's number, its place in that review, and whether it is kept. [B, L] each
-
-    The words of a review stand together in its document.
-    """
-    there = words > 0
-    rows = torch.arange(len(words), device=words.device).unsqueeze(1)
-    columns = torch.arange(words.shape[1], device=words.device)
-    first = there & (reviews != F.pad(reviews, (1, 0), value=-1)[:, :-1])
-    started = first.float() @ (columns.unsqueeze(1) <= columns).float()  # a running count, the same bits on a GPU
-    number = started.round().long() - 1  # of the word's review in its document
-    starts = torch.zeros_like(reviews, dtype=torch.long).flatten()
-    starts = starts.index_copy(0, (rows * words.shape[1] + number)[first], columns.expand_as(words)[first])
-    place = columns - starts.view_as(words).gather(1, number.clamp_min(0))  # of the word in its review
-    return number, place, there & (place < longest) & (number < most)
 
 
 def choose(side: Shelf, pointers: Tensor) -> tuple[Tensor, Tensor]:

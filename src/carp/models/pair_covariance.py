@@ -95,7 +95,8 @@ class TextRows:
         for _ in range(rounds):
             basis = torch.linalg.qr(self.transposed_times(self.times(basis)))[0]
         image = self.times(basis).double()
-        values, vectors = torch.linalg.eigh(image.T @ image)
+        # On the processor: the matrix is small, and the card's own solver was seen to give up on such matrices.
+        values, vectors = (of.to(image.device) for of in torch.linalg.eigh((image.T @ image).cpu()))
         kept = values.flip(0)[:wanted] > 1e-7 * max(float(values[-1]), 1e-300)
         found = (basis @ vectors.flip(1).to(basis))[:, :wanted] * kept
         found = found * found.gather(0, found.abs().argmax(0, keepdim=True)).sign()  # a sign that does not wander

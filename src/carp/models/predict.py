@@ -50,7 +50,7 @@ def predict_pairs(model: RatingModel, data: TrainingData, pairs: Pairs, device: 
             items = encode_documents(model.encode_items, data.item_documents, device)
             ratings = score_pairs(model, users, items, pairs)
         else:
-            found = [model(batch.to(device)).rating for batch in data.batches(pairs)]
+            found = [model(batch.to(device)).rating for batch in data.batches(pairs, needs=model.needs)]
             ratings = torch.cat(found) if found else torch.zeros(0)
     finally:
         model.train(was_training)

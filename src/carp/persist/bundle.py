@@ -224,6 +224,7 @@ def _fitted_corpus(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> 
         side: Documents(**{f.name: words[f"{side}.{f.name}"] for f in fields(Documents)}) for side in ("user", "item")
     }
     columns: dict[str, Any] = {**strings, **{name: records[name] for name in COLUMNS}}
+    kind = model_class(facts["model"])
     return FittedCorpus(
         **columns,
         vocabulary=vocabulary,
@@ -233,4 +234,5 @@ def _fitted_corpus(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> 
         levels=facts["levels"],
         scale=RatingScale(**facts["scale"]),
         facts=facts["data"],
+        cut=kind.review_cut(make_config(kind, facts["config"])),
     )

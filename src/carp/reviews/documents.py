@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,32 @@ class Documents:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@dataclass(frozen=True)
+class ReviewCut:
+    """What a document holds where its reviews are read one by one: the first words of each of the first reviews."""
+
+    reviews: int
+    words: int  # of each
+
+    @property
+    def longest(self) -> int:
+        """The most words that a document can have."""
+        return self.reviews * self.words
+
+    def keeps(self, owner: Ints, review: Ints) -> NDArray[np.bool_]:
+        """Which words stay, of documents end to end. [T]
+
+        >>> cut = ReviewCut(reviews=2, words=1)
+        >>> cut.keeps(np.array([0, 0, 0, 0, 1]), np.array([3, 3, 5, 8, 4])).tolist()
+        [True, False, True, False, True]
+        """
+        begins, lengths = _runs(review)
+        _, reviews_of_owner = _runs(owner[begins])
+        number = np.repeat(_ranges(reviews_of_owner), lengths)
+        kept: NDArray[np.bool_] = (number < self.reviews) & (_ranges(lengths) < self.words)
+        return kept
+
+
 def training_words(corpus: Corpus, vocabulary: Vocabulary, train: NDArray[np.int64]) -> tuple[Ints, Ints, Ints]:
     """The words of the training records that a model sees: word ids, records and characters, in corpus order."""
     offsets = np.asarray(corpus.token_offsets)
@@ -51,15 +78,49 @@ def training_words(corpus: Corpus, vocabulary: Vocabulary, train: NDArray[np.int
 
 
 def make_documents(
-    words: Ints, review: Ints, characters: Ints, owner_of_record: Ints, owners: int, *, max_words: int = 300
+    words: Ints,
+    review: Ints,
+    characters: Ints,
+    owner_of_record: Ints,
+    owners: int,
+    *,
+    max_words: int = 300,
+    cut: ReviewCut | None = None,
 ) -> Documents:
-    """Collect the words of each owner's reviews, and keep the first `max_words` of each document."""
+    """Collect the words of each owner's reviews, cut as asked, and keep the first `max_words` of each document."""
     owner = owner_of_record[review]
     order = np.argsort(owner, kind="stable")
-    counts = np.bincount(owner, minlength=owners)
+    if cut is not None:
+        order = order[cut.keeps(owner[order], review[order])]
+    counts = np.bincount(owner[order], minlength=owners)
     order = order[_ranges(counts) < max_words]
     offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, max_words))]).astype(np.int64)
     return Documents(words[order], review[order], characters[order], offsets)
+
+
+def written_document(
+    texts: Iterable[tuple[int, str]], vocabulary: Vocabulary, max_words: int, cut: ReviewCut | None
+) -> NDArray[np.int64]:
+    """The document of numbered texts as `make_documents` would make it: words, reviews and characters. [T, 4]"""
+    rows: list[tuple[int, int, int, int]] = []
+    reviews = 0
+    for number, text in texts:
+        found = [(word, number, start, end) for word, start, end in zip(*vocabulary.encode(text), strict=True)]
+        rows += found if cut is None else found[: cut.words]
+        reviews += bool(found)
+        if len(rows) >= max_words or (cut is not None and reviews >= cut.reviews):
+            break
+    return np.array(rows[:max_words], dtype=np.int64).reshape(-1, 4)
+
+
+def _runs(values: Ints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each stretch of equal values begins, and how long it is.
+
+    >>> [found.tolist() for found in _runs(np.array([7, 7, 2, 7]))]
+    [[0, 2, 3], [2, 1, 1]]
+    """
+    begins = np.flatnonzero(np.diff(values, prepend=-1) != 0)
+    return begins, np.diff(np.append(begins, len(values)))
 
 
 def _ranges(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -270,7 +270,7 @@ class AnswerService:
         n: int,
         wishes: Wishes | None = None,
     ) -> dict[str, Any]:
-        if not self.model.separates:
+        if not self.model.reads_documents:
             what = f"the model {self.fitted.name} cannot rate for somebody it has never seen"
             raise Problem(409, what, fix="serve a model that reads reviews, as carp does", kind="cannot-answer")
         if not any(review.strip() for review in reviews):

@@ -30,7 +30,7 @@ def about(recommender: Recommender) -> dict[str, Any]:
         "rating_step": rating_step(fitted),
         "explains": explains(type(model)),
         "capsules": recommender.explainer.for_and_against,
-        "newcomers": model.separates,
+        "newcomers": model.reads_documents,
         "corpus": file_name(str(sources[0])) if sources else None,
         "example": example_pair(recommender),
         "mean": fitted.own_rating(float(recommender.baseline.mean)),

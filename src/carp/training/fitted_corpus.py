@@ -15,7 +15,7 @@ from carp.reviews.corpora.item_texts import ItemNames, ItemTexts, no_names
 from carp.reviews.corpora.records import LATEST, NO_TIME
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.corpora.vocabulary_choice import build_vocabulary
-from carp.reviews.documents import Documents, make_documents, training_words
+from carp.reviews.documents import Documents, ReviewCut, make_documents, training_words, written_document
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split import Split
@@ -46,6 +46,7 @@ class FittedCorpus:
     facts: dict[str, Any]
     reviews: Documents | None = None  # training reviews one by one; only while fitting
     item_texts: ItemTexts | None = None  # titles and more, if anything but reviews is known of the items
+    cut: ReviewCut | None = None  # of the documents, where a model reads reviews one by one
     time: NDArray[np.int64] | None = None  # of each record, seconds since 1970 and -1 where unknown; None: no dates
 
     @cached_property
@@ -152,13 +153,9 @@ class FittedCorpus:
 
     def newcomer(self, texts: list[str]) -> ReadableDocument:
         """The document of a person who is known only by these reviews."""
-        columns: list[tuple[int, int, int, int]] = []
-        for number, text in enumerate(texts):
-            columns += [
-                (word, number, start, end) for word, start, end in zip(*self.vocabulary.encode(text), strict=True)
-            ]
-        words, review, starts, ends = np.array(columns[: self.max_words], dtype=np.int64).reshape(-1, 4).T
-        sources = {number: WrittenReview(text, None, None, None) for number, text in enumerate(texts)}
+        numbered = list(enumerate(texts, start=len(self.user)))  # no record has these numbers
+        words, review, starts, ends = written_document(numbered, self.vocabulary, self.max_words, self.cut).T
+        sources = {number: WrittenReview(text, None, None, None) for number, text in numbered}
         return ReadableDocument(words.astype(np.int32), review.astype(np.int32), starts, ends, sources)
 
     def unseen_words(self, text: str) -> frozenset[str]:
@@ -167,8 +164,8 @@ class FittedCorpus:
         return frozenset(words - set(self.vocabulary.words))
 
 
-def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCorpus:
-    """Choose the vocabulary by the training records, and make the documents of them."""
+def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings, cut: ReviewCut | None = None) -> FittedCorpus:
+    """Choose the vocabulary by the training records, and make the documents of them, cut as a model asks for it."""
     train = split.train
     vocabulary = build_vocabulary(
         corpus,
@@ -179,7 +176,7 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCo
     )
     seen = training_words(corpus, vocabulary, train)
     low, high = corpus.facts["scale_range"]
-    cap = settings.max_words
+    cap = settings.max_words if cut is None else min(settings.max_words, cut.longest)
     place_in_training = np.full(len(corpus), -1, np.int32)
     place_in_training[train] = np.arange(len(train))
     return FittedCorpus(
@@ -191,14 +188,15 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings) -> FittedCo
         rating=np.asarray(corpus.rating),
         part=split.part,
         vocabulary=vocabulary,
-        user_documents=make_documents(*seen, corpus.user, len(corpus.users), max_words=cap),
-        item_documents=make_documents(*seen, corpus.item, len(corpus.items), max_words=cap),
+        user_documents=make_documents(*seen, corpus.user, len(corpus.users), max_words=cap, cut=cut),
+        item_documents=make_documents(*seen, corpus.item, len(corpus.items), max_words=cap, cut=cut),
         max_words=cap,
         levels=int(corpus.facts["levels"]),
         scale=RatingScale(low, high, clip=False, origin="the corpus"),
         reviews=make_documents(*seen, place_in_training, len(train), max_words=cap),
         facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
         item_texts=corpus.item_texts,
+        cut=cut,
         time=_dates(corpus.time),
     )
 

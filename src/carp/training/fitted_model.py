@@ -13,10 +13,11 @@ from torch import Tensor
 
 from carp.errors import InputError
 from carp.models.base import RatingModel
-from carp.models.batch import Pairs
+from carp.models.batch import Batch, Pairs
 from carp.models.calibration import NORMAL_90
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents, score_newcomer, score_pairs
+from carp.reviews.documents import padded
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.split_parts import TRAIN, VALID
 from carp.training.fitted_corpus import FittedCorpus
@@ -111,12 +112,27 @@ class FittedModel:
         """Stars that somebody known by a document alone would give to numbered items."""
         words = torch.from_numpy(document.words)[None].to(self.device)
         reviews = torch.from_numpy(document.review)[None].to(self.device)
-        viewpoints = self.model.encode_users(words, reviews)
         places = torch.from_numpy(items).to(self.device)
         stars = self.baseline(torch.full_like(places, -1), places).double()
         known = places >= 0
-        stars[known] = score_newcomer(self.model, viewpoints, self.sides[1], places[known]).double()
+        if self.model.separates:
+            viewpoints = self.model.encode_users(words, reviews)
+            stars[known] = score_newcomer(self.model, viewpoints, self.sides[1], places[known]).double()
+        elif bool(known.any()):
+            stars[known] = self._rate_beside(words, reviews, items[items >= 0]).double()
         return np.asarray(_numbers(stars).clamp(1, self.corpus.levels).cpu())
+
+    def _rate_beside(self, words: Tensor, reviews: Tensor, items: Numbers) -> Tensor:
+        """A newcomer's document [1, L] read beside that of each item."""
+        found = []
+        for start in range(0, len(items), PAIRS_AT_ONCE):
+            some = items[start : start + PAIRS_AT_ONCE]
+            numbers = torch.from_numpy(some).to(self.device)
+            thing, its_reviews = (torch.from_numpy(of) for of in padded(self.corpus.item_documents, some))
+            own, own_reviews = (of.expand(len(some), -1) for of in (words, reviews))
+            batch = Batch(torch.full_like(numbers, -1), numbers, own, own_reviews, thing, its_reviews)
+            found.append(self.model(batch.to(self.device)).rating)
+        return torch.cat(found)
 
 
 def _numbers(found: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from carp.errors import UsageError
 from carp.models.base import RatingModel
 from carp.models.batch import Pairs, Sizes
-from carp.models.layers import TunedBiases
+from carp.models.layers import SizedByData, TunedBiases
 from carp.training.fitted_corpus import FittedCorpus
 
 Kind = Literal["users", "items", "words"]
@@ -82,7 +82,7 @@ def empty_like(module: torch.nn.Module) -> dict[str, Tensor]:
     of_pairs = {
         f"{path}.{name}" if path else name
         for path, part in module.named_modules()
-        if isinstance(part, TunedBiases)
+        if isinstance(part, SizedByData)
         for name in part.sized_by_data
     }
     return {name: torch.zeros_like(of) for name, of in module.state_dict().items() if name not in of_pairs}

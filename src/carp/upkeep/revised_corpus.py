@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from carp.reviews.corpora.item_texts import ItemTexts
 from carp.reviews.corpora.records import LATEST, NO_TIME
 from carp.reviews.corpora.string_column import StringColumn
-from carp.reviews.documents import Documents
+from carp.reviews.documents import Documents, ReviewCut, written_document
 from carp.reviews.sources.item_records import ItemText
 from carp.reviews.split_parts import TRAIN
 from carp.reviews.text.tokens import tokenise
@@ -77,7 +77,8 @@ def revise(
     touched_users, touched_items = (touched[touched >= 0] for touched in (touched_users, touched_items))
     words = _known_words(corpus, texts, np.flatnonzero(out)) if forget_user is not None else _all_words(corpus)
     vocabulary = Vocabulary([corpus.vocabulary.words[word - 1] for word in words[1:]], np.zeros(0, np.int32))
-    rewriting = _Rewriting(vocabulary, texts, part, corpus.max_words, _inverse(words, len(corpus.vocabulary) + 1))
+    new_word = _inverse(words, len(corpus.vocabulary) + 1)
+    rewriting = _Rewriting(vocabulary, texts, part, corpus.max_words, corpus.cut, new_word)
     record = np.where(out, NOWHERE, np.cumsum(~out) - 1)
     revised = replace(
         corpus,
@@ -179,6 +180,7 @@ class _Rewriting:
     texts: StringColumn
     part: NDArray[np.int8]
     max_words: int
+    cut: ReviewCut | None
     new_word: Places
 
     def documents(
@@ -205,13 +207,8 @@ class _Rewriting:
 
     def _document(self, records: Places) -> Places:
         """Words, records and characters of a document, up to its longest [T, 4]."""
-        rows: list[tuple[int, int, int, int]] = []
-        for record in records.tolist():
-            words = zip(*self.vocabulary.encode(self.texts[record]), strict=True)
-            rows += [(word, record, start, end) for word, start, end in words]
-            if len(rows) >= self.max_words:
-                break
-        return np.array(rows[: self.max_words], dtype=np.int64).reshape(-1, 4)
+        numbered = ((record, self.texts[record]) for record in records.tolist())
+        return written_document(numbered, self.vocabulary, self.max_words, self.cut)
 
 
 def _item_texts(known: ItemTexts | None, count: int, titles: dict[str, str | None], items: _Names) -> ItemTexts | None:

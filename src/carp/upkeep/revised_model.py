@@ -12,6 +12,7 @@ from torch import Tensor
 from carp.models.batch import Pairs, TrainingData
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents
+from carp.models.review_sets import ReviewPartners
 from carp.reviews.documents import Documents
 from carp.reviews.split_parts import TRAIN
 from carp.settings import sort_settings
@@ -47,6 +48,8 @@ def _carried_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
     for path, part in model.named_modules():
         if isinstance(part, TunedBiases):
             leave_out_again(part, cast(TunedBiases, earlier[path]), train_pairs)
+        if isinstance(part, ReviewPartners):
+            part.fit(train_pairs)
     leave_out_again(baseline, before.baseline, train_pairs)
     after = FittedModel(before.name, model.eval(), baseline, corpus, before.device, dict(before.facts))
     _welcome_new(after, revision)

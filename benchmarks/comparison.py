@@ -1,0 +1,151 @@
+"""All systems on the same splits: the whole comparison by one command, which goes on where it was stopped.
+
+    python benchmarks/comparison.py run CORPUS... --out FOLDER [--splits 0-4] [--models NAME,NAME] [--processes 16]
+    python benchmarks/comparison.py take FOLDER --into results
+
+`run` needs torch, numpy and safetensors alone, and takes prepared corpora or slim copies of them. Every system that
+learns by steps has its settings searched with the same number of trials, over the paper's latent sizes and over
+learning rates or, for factorisations, penalties. The cells are those of `carp bench`, and so are the results. With
+--known FILE, trials that an earlier bench.jsonl records of a cell are not run again, if the cell was given the same
+settings: name them only for models whose code has not changed since.
+
+`take` puts what was found into the results that are kept: cells of splits 0 to 4 into bench.jsonl and errors.jsonl, in
+the place of those of the same system, corpus and split; of splits 5 to 9 into fresh-splits.jsonl and
+fresh-errors.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import source_tree  # noqa: F401
+from carp.bench.cells import Cell, changed
+from carp.bench.datasets import CorpusSource, find_sources, load_corpus
+from carp.bench.grid import Grid, read_systems, run_grid
+from carp.bench.results_folder import BENCH
+from carp.bench.settings_search import SEARCH
+from carp.models import REGISTRY, model_class
+from carp.storage import append_json_line
+
+TRIALS = 8
+LARGE = 30_000  # reviews, from which on batches are larger and training waits less
+SMALL_SETTINGS, LARGE_SETTINGS = {"patience": 4}, {"patience": 3, "batch_size": 400}
+FIRST_SPLITS = range(5)
+EXACT = "gaussian-process"  # solves no more pairs than this at once
+MOST_EXACT_PAIRS = 15_000
+Line = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run")
+    run.add_argument("corpora", nargs="+", type=Path)
+    run.add_argument("--out", type=Path, required=True)
+    run.add_argument("--splits", default="0-4", help="the first and the last split seed")
+    run.add_argument("--models", default=",".join(name for name in REGISTRY))
+    run.add_argument("--trials", type=int, default=TRIALS)
+    run.add_argument("--known", type=Path, help="a bench.jsonl whose trials are taken over")
+    run.add_argument("--processes", type=int, default=1)
+    run.add_argument("--device", default="auto")
+    take = commands.add_parser("take")
+    take.add_argument("folder", type=Path)
+    take.add_argument("--into", type=Path, default=Path("results"))
+    given = parser.parse_args()
+    if given.command == "take":
+        take_over(given.folder, given.into)
+        return
+    first, last = (int(one) for one in given.splits.split("-"))
+    cells = [
+        cell
+        for cell in comparison_cells(given.corpora, given.models, given.trials, last + 1)
+        if cell.split_seed >= first
+    ]
+    if given.known:
+        take_trials(cells, _lines(given.known), given.out)
+    outcome = run_grid(cells, given.out, processes=given.processes, device=given.device, told=_tell)
+    sys.exit(1 if outcome.failed else 0)
+
+
+def comparison_cells(corpora: Sequence[Path], models: str, trials: int, splits: int) -> list[Cell]:
+    """Splits outermost, so that what is there when time runs out is a smaller comparison."""
+    found: list[Cell] = []
+    for source in find_sources(list(corpora)):
+        reviews = len(load_corpus(Path(source.path)))
+        settings = LARGE_SETTINGS if reviews > LARGE else SMALL_SETTINGS
+        for system in read_systems(models):
+            if system.model == EXACT and reviews > MOST_EXACT_PAIRS:
+                continue
+            found += _cells_of(source, system.label, settings, trials, splits)
+    return sorted(found, key=lambda cell: cell.split_seed)
+
+
+def _cells_of(source: CorpusSource, label: str, settings: dict[str, Any], trials: int, splits: int) -> list[Cell]:
+    learns = model_class(label.partition(":")[0]).learns
+    grid = Grid(read_systems(label), [source], splits, settings if learns else {}, trials if learns else 0)
+    return grid.cells()
+
+
+def take_trials(cells: Iterable[Cell], known: Iterable[Line], out: Path) -> None:
+    """Begin the searches of cells with the trials that are known of them."""
+    earlier = {(line["model"], line["fingerprint"], line["split_seed"], _text(line["given"])): line for line in known}
+    for cell in cells:
+        key = (cell.label, cell.fingerprint, cell.split_seed, _text(changed(cell.model, cell.settings)))
+        file = out / SEARCH / f"{cell.identity}.jsonl"
+        if key in earlier and cell.search and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            for trial in earlier[key].get("trials") or []:
+                append_json_line(file, trial)
+
+
+def take_over(folder: Path, into: Path) -> None:
+    new = [line for line in _lines(folder / BENCH) if "error" not in line]
+    columns = {json.loads(text)["name"]: text for text in _texts(folder / "errors.jsonl")}
+    for first, lines_file, errors_file in (
+        (True, BENCH, "errors.jsonl"),
+        (False, "fresh-splits.jsonl", "fresh-errors.jsonl"),
+    ):
+        fresh = {_place(line): line for line in new if (line["split_seed"] in FIRST_SPLITS) == first}
+        before = _lines(into / lines_file)
+        gone = {line["id"] for line in before if _place(line) in fresh}
+        kept = [line for line in before if line["id"] not in gone]
+        lines = [*kept, *fresh.values()]
+        (into / lines_file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        wanted = {f"{line['id']}.squared" for line in fresh.values()} | {
+            f"{line['pairs']}.records" for line in fresh.values()
+        }
+        stay = [text for text in _texts(into / errors_file) if json.loads(text)["name"].split(".")[0] not in gone]
+        there = {json.loads(text)["name"] for text in stay}
+        added = [text for name, text in columns.items() if name in wanted and name not in there]
+        (into / errors_file).write_text("".join(f"{text}\n" for text in [*stay, *added]), encoding="utf-8")
+        print(f"{lines_file}: {len(fresh)} cells, {len(gone)} of them in the place of earlier ones")
+
+
+def _place(line: Line) -> tuple[str, str, int]:
+    return line["model"], line["fingerprint"], line["split_seed"]
+
+
+def _texts(file: Path) -> list[str]:
+    return file.read_text("utf-8").splitlines() if file.exists() else []
+
+
+def _lines(file: Path) -> list[Line]:
+    return [json.loads(text) for text in _texts(file)]
+
+
+def _text(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True)
+
+
+def _tell(line: Line, done: int, total: int) -> None:
+    found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
+    print(f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
