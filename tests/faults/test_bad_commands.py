@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import hashlib
@@ -10,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +21,7 @@ import carp
 from carp.cli import entry as cli
 from carp.errors import CarpError
 from carp.reviews.shop.made_up_shop import make_shop
+from carp.storage import holding
 
 SOURCE = Path(carp.__file__).parents[1]
 TINY = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "epochs=1"]
@@ -291,6 +294,21 @@ def test_a_checkpoint_of_another_training_is_not_continued(fails, made, tmp_path
     assert (tmp_path / "m.training" / "checkpoint.json").is_file()
     assert "of another training" in fails(2, *words, "--resume", "--seed", "9")
     assert cli.main([*map(str, words), "--resume"]) == 0
+
+
+@pytest.mark.parametrize("command", ["train", "prepare"])
+def test_who_overwrites_what_another_is_writing_is_told_who_it_is_and_removes_nothing(fails, made, tmp_path, command):
+    out = tmp_path / "out"
+    (tmp_path / "out.training").mkdir()
+    (tmp_path / "out.training" / "checkpoint.json").write_text("of a training at work")
+    words = {"train": [made.corpus, *TINY_OPTIONS], "prepare": [made.reviews]}[command]
+
+    with ThreadPoolExecutor(1) as other, contextlib.ExitStack() as stack:
+        other.submit(stack.enter_context, holding(out)).result()
+        said = fails(2, command, *words, "--out", out, "--overwrite")
+        other.submit(stack.close).result()
+    assert "another process is writing here" in said
+    assert f"process {os.getpid()}" in said
 
 
 # ---- questions about people and things

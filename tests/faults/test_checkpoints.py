@@ -60,6 +60,15 @@ def test_resuming_a_finished_training_changes_nothing(data, expected, tmp_path):
     assert (tmp_path / CHECKPOINT).read_bytes() == before
 
 
+def test_what_a_kill_left_after_the_last_checkpoint_goes_with_the_next_resuming(data, expected, tmp_path):
+    """Between naming the tensors of the last epoch and removing those of the one before."""
+    run(data, tmp_path, resume=False)
+    left = tmp_path / f"epoch-{SETTINGS.epochs - 1:04}.safetensors"
+    left.write_bytes(b"of the epoch before")
+    assert run(data, tmp_path, resume=True) == expected
+    assert not left.exists()
+
+
 def test_resuming_where_nothing_was_begins_anew(data, expected, tmp_path):
     assert run(data, tmp_path / "new", resume=True) == expected
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pathlib
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from carp.bench.durable_lines import append_line
+from carp.errors import StorageError
 from carp.storage import MANIFEST, append_json_line, new_folder, write_bytes
 from carp.storage import new_folders as folders
 
@@ -48,6 +50,14 @@ def test_a_file_is_flushed_before_it_gets_its_name_and_its_folder_after(tmp_path
     assert steps.flushed(tmp_path, after=file)
 
 
+def test_all_of_a_file_is_handed_to_the_disk_before_it_is_flushed(tmp_path, monkeypatch):
+    """What still waits in the process would reach the disk after the name does."""
+    fsync, sizes = os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda handle: (sizes.append(os.fstat(handle).st_size), fsync(handle))[1])
+    write_bytes(tmp_path / "note.json", b"content")
+    assert sizes[0] == len(b"content")
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["new", "replaced"])
 def test_a_folder_is_flushed_whole_before_it_gets_its_name_and_its_parent_after(tmp_path, steps, there):
     place = tmp_path / "thing"
@@ -80,14 +90,30 @@ def test_a_line_of_results_is_flushed_and_so_is_the_folder_of_a_new_file(tmp_pat
     assert steps.flushed(file)
 
 
+def test_a_line_of_results_that_does_not_fit_leaves_nothing_of_itself(tmp_path, monkeypatch):
+    file, write = tmp_path / "bench.jsonl", os.write
+    append_line(file, {"id": "one"})
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:5]))
+    with pytest.raises(StorageError, match="no space left"):
+        append_line(file, {"id": "two"})
+    assert file.read_bytes() == b'{"id": "one"}\n'
+
+
+def test_the_end_of_results_is_looked_for_by_one_process_at_a_time(tmp_path, monkeypatch):
+    """Else a line that another one has just added could be cut off."""
+    done, lock, cut = [], fcntl.flock, os.ftruncate
+    monkeypatch.setattr(fcntl, "flock", lambda *given: (done.append("lock"), lock(*given))[1])
+    monkeypatch.setattr(os, "ftruncate", lambda *given: (done.append("cut"), cut(*given))[1])
+    append_line(tmp_path / "bench.jsonl", {"id": "one"})
+    assert done == ["lock", "cut"]
+
+
 def test_a_line_of_a_log_is_flushed(tmp_path, steps):
     append_json_line(tmp_path / "log.jsonl", {"epoch": 1})
     assert steps.flushed(tmp_path / "log.jsonl")
 
 
 def test_a_line_of_a_log_that_does_not_fit_is_a_full_disk(tmp_path, monkeypatch):
-    from carp.errors import StorageError
-
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:3]))
     with pytest.raises(StorageError, match="no space left"):

@@ -301,6 +301,14 @@ def test_leftovers_of_dead_writers_are_swept_and_those_of_living_ones_are_not(tm
         assert names == {"thing", ".thing.notes.partial", living.name, ".other.lock", Path(file.name).name}
 
 
+def test_who_writes_a_file_sweeps_what_dead_writers_of_this_very_file_left(tmp_path):
+    left = [tmp_path / f".{name}.0123456789abcdef.partial" for name in ("note[1].json", "note1.json")]
+    for one in left:
+        one.write_bytes(b"half")
+    write_bytes(tmp_path / "note[1].json", b"whole")
+    assert sorted(tmp_path.iterdir()) == [left[1], tmp_path / "note[1].json"]
+
+
 def in_a_process(code, *arguments):
     """What another process prints."""
     code = f"import sys\nfrom pathlib import Path\n{code}"

@@ -12,7 +12,14 @@ import socket
 import pytest
 
 from carp.serve import http_connection
-from carp.serve.front_door import ACCEPTED_AT_ONCE, BEGUN_AT_ONCE, BEGUN_IN_A_CROWD, FrontDoor, refuse_new
+from carp.serve.front_door import (
+    ACCEPTED_AT_ONCE,
+    BEGUN_AT_ONCE,
+    BEGUN_IN_A_CROWD,
+    SENT_AWAY_AT_ONCE,
+    FrontDoor,
+    refuse_new,
+)
 from carp.serve.log_lines import LogLines
 
 REQUEST = b"GET /some?n=%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -300,20 +307,38 @@ def test_a_large_body_takes_the_turns_of_several_requests(monkeypatch):
     monkeypatch.setattr(http_connection, "BODY_OF_A_TURN", 100)
     large = b"POST /some HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n" + bytes(1000)
 
-    async def most_in_a_round(opened, requests):
-        loop, counts = asyncio.get_running_loop(), [opened.app.begun]
+    async def most_begun(opened, requests):
+        return await most_in_a_round(opened, requests, lambda: opened.app.begun)
 
-        def look():
-            counts.append(opened.app.begun)
-            loop.call_soon(look)
+    assert with_door(lambda opened: most_begun(opened, [large] * 20)) == 1
+    assert with_door(lambda opened: most_begun(opened, [REQUEST % 1] * 20)) == BEGUN_AT_ONCE
 
+
+def test_many_whose_time_is_over_are_sent_away_a_few_at_a_time(monkeypatch):
+    monkeypatch.setitem(http_connection.STAGES, "head", 0.0)
+    refused = []
+
+    async def test(opened):
+        opened.door.count_refusal = refused.append
+        begun = [b"GET / HTTP/1.1\r\nX: "] * (3 * SENT_AWAY_AT_ONCE)
+        return await most_in_a_round(opened, begun, lambda: len(refused))
+
+    assert with_door(test, most=500) <= SENT_AWAY_AT_ONCE
+    assert set(refused) == {408}
+
+
+async def most_in_a_round(opened, requests, count):
+    """Requests that come at once, until all are counted: how many were at most in one round of the event loop."""
+    loop, counts = asyncio.get_running_loop(), [count()]
+
+    def look():
+        counts.append(count())
         loop.call_soon(look)
-        with asking_at_once(opened, requests):
-            await until(lambda: opened.app.begun == len(requests))
-        return max(after - before for before, after in itertools.pairwise(counts))
 
-    assert with_door(lambda opened: most_in_a_round(opened, [large] * 20)) == 1
-    assert with_door(lambda opened: most_in_a_round(opened, [REQUEST % 1] * 20)) == BEGUN_AT_ONCE
+    loop.call_soon(look)
+    with asking_at_once(opened, requests):
+        await until(lambda: counts[-1] == len(requests))
+    return max(after - before for before, after in itertools.pairwise(counts))
 
 
 def test_where_all_places_are_taken_the_longest_quiet_one_goes():

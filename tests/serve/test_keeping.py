@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -65,6 +68,24 @@ def test_the_caller_keeps_its_own_recommender(recommender):
     assert list(service.warming()), "what is shown of people and things is made a little at a time"
     assert recommender.fitted_corpus is fitted
     assert service.recommender.fitted_corpus is not fitted
+
+
+FIRST = """
+import sys, carp
+from carp.serve.answer_service import AnswerService
+
+service = AnswerService(carp.load(sys.argv[1], device="cpu"))
+service.warm()
+before = set(sys.modules)
+assert service.explain([(service.users.ids[1], service.items.ids[1])])[0].startswith(b"{")
+print(len(set(sys.modules) - before))
+"""
+
+
+def test_the_first_explanation_loads_nothing_that_was_not_loaded_before(bundle):
+    """Whoever asks first would wait for it, and each engine would keep it for itself."""
+    said = subprocess.run([sys.executable, "-c", FIRST, str(bundle)], capture_output=True, text=True, check=True)
+    assert said.stdout == "0\n"
 
 
 def test_what_was_used_longest_ago_is_forgotten_first():

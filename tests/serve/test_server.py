@@ -99,6 +99,14 @@ def test_the_service_tells_where_it_is_and_answers_there(service, recommender):
     assert found["rating"] == pytest.approx(recommender.explain(user, item).rating, abs=1e-4)
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not say what is loaded")
+def test_who_listens_does_not_load_what_computes(service):
+    """Else the door opens later, and takes the memory of an engine."""
+    process = service[0]
+    assert "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text()
+    assert all("libtorch" in Path(f"/proc/{engine}/maps").read_text() for engine in engines_of(process))
+
+
 def test_ids_of_any_characters_pass_through_a_real_address(service, recommender):
     _, address, _ = service
     for kind in ("users", "items"):

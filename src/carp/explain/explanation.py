@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 Sentiment = Literal["positive", "negative"]
 Tone = Literal["praise", "complaint"]
+WeightsAre = Literal["listening", "sentences"]  # what a profile weighs a person's viewpoints by
 LITTLE = 0.02  # of the rating range: texts that move a rating by less than this are no reason
 MatchKind = Literal["positive", "negative", "matched"]  # of marks in the held-out review
 

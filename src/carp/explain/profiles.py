@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carp.explain.explainer import NO_CAPSULES, AspectOpinion, Explainer, SummarySentence
-from carp.explain.explanation import Side
+from carp.explain.explanation import Side, WeightsAre
 from carp.explain.guided_reasons import tones_of
 from carp.explain.question import Question
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_corpus import FittedCorpus
 
-WeightsAre = Literal["listening", "sentences"]
 MOST_RATERS = 1_000  # of one thing that are asked; of more, these many evenly spread
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from carp.explain.explainer import AspectOpinion
-from carp.explain.explanation import Sentiment, Side
-from carp.explain.profiles import PersonProfile, ThingProfile, WeightsAre
+from carp.explain.explanation import Sentiment, Side, WeightsAre
+from carp.explain.profiles import PersonProfile, ThingProfile
 from carp.render.explanation_json import explanation_json
 from carp.render.html_templates import filled
 from carp.render.terminal_lines import (

@@ -73,6 +73,8 @@ class AnswerService:
         _ = self.corpus.record_of_pair, self.corpus.item_means, self.recommender.advisor.taste
         if self.model.separates:
             _ = self.fitted.sides
+        if explains(type(self.model)):  # one for all engines: the first loads what every explanation needs
+            self.explainer.explain([known_pair(self.corpus, 0, 0)])
 
     def warming(self) -> Iterator[None]:
         """Make ready what the owner asks first, then what is shown of people and things, a little at each step."""

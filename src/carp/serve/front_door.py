@@ -24,6 +24,7 @@ BEGUN_AT_ONCE = 8  # requests
 BEGUN_IN_A_CROWD = 2  # requests, while more connections wait than are taken at once: the last of them may be a probe
 URGENT = (b"/health", b"/healthz", b"/ready")  # who asks this waits behind nobody
 LOOK = 0.25  # seconds between looks at whose time is over
+SENT_AWAY_AT_ONCE = 64  # connections whose time is over
 LAST_CALL = 25.0  # seconds after which a stop closes what is still open
 DROP_NEW = b"".join(  # a filter for a listening socket: drop what opens a connection, let through what belongs to one
     struct.pack("=HBBI", *code)
@@ -148,9 +149,12 @@ class FrontDoor:
         while True:
             await asyncio.sleep(LOOK)
             now = self.now()
-            for connection in list(self.connections):
-                if connection.deadline < now:
+            late = [connection for connection in self.connections if connection.deadline < now]
+            for number, connection in enumerate(late, 1):
+                if connection.deadline < now:  # still: others had their turn in between
                     connection.expire()
+                if number % SENT_AWAY_AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     # ---- the end
 

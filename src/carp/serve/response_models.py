@@ -10,8 +10,7 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
 
-from carp.explain.explanation import Explanation, Mark, Sentence, Sentiment, Side, Tone
-from carp.explain.profiles import WeightsAre
+from carp.explain.explanation import Explanation, Mark, Sentence, Sentiment, Side, Tone, WeightsAre
 from carp.render.summed_telling import Told
 
 
