@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -145,16 +146,19 @@ def test_the_compiler_of_the_environment_is_taken(tmp_path, monkeypatch):
 
 def test_a_library_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     """It is compiled beside its place, flushed, renamed, and the folder is flushed: in this order."""
-    steps = []
+    steps, sizes = [], []
     replace, fsync = Path.replace, os.fsync
 
     def compiled(command, **named):
         steps.append("compiled")
-        Path(command[command.index("-o") + 1]).write_bytes(b"code")
+        made = Path(command[command.index("-o") + 1])
+        made.write_bytes(b"code")
+        made.chmod(0o777)  # as a compiler leaves it where nothing is masked
         return subprocess.CompletedProcess(command, 0)
 
     def flushed(handle):
         steps.append("flushed folder" if os.path.isdir(handle) else "flushed file")  # noqa: PTH112
+        sizes.append(os.fstat(handle).st_size)
         fsync(handle)
 
     def renamed(path, target):
@@ -166,9 +170,19 @@ def test_a_library_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", renamed)
     target = tmp_path / "kernels.so"
     c_build.compile_library("cc", [], target)
+    assert sizes[0] == target.stat().st_size, "something still waited in the process"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o700, "it would be compiled again each time"
     assert steps == ["compiled", "flushed file", "renamed", "flushed folder"]
     assert c_build.is_whole(target.read_bytes())
     assert [item.name for item in tmp_path.iterdir()] == ["kernels.so"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not say what is open")
+def test_compiling_leaves_nothing_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    c_build.compile_library("cc", [], tmp_path / "kernels.so")
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
 def test_a_compiler_that_fails_leaves_nothing(tmp_path):
