@@ -216,6 +216,16 @@ def data():
     return made_up_data(users=12, items=9, pairs=60, review=12)
 
 
+def test_too_little_memory_for_the_c_is_told_as_that(native):
+    working = [getattr(native, name) for name in compiler.SIGNATURES if name not in compiler.COUNTING | compiler.SILENT]
+    for function in working:
+        assert function.errcheck(0, function, ()) == 0
+        with pytest.raises(MemoryError):
+            function.errcheck(compiler.NO_MEMORY, function, ())
+        with pytest.raises(IndexError, match="do not fit together"):
+            function.errcheck(1, function, ())
+
+
 def spoiled(documents, name, place, value):
     column = getattr(documents, name).copy()
     column[place] = value
