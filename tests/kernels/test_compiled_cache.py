@@ -191,13 +191,14 @@ def test_a_compiler_that_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_killed_compilers_left_is_swept_and_what_is_new_is_not(tmp_path):
-    old, new = tmp_path / "unfinished-a.so", tmp_path / "unfinished-b.so"
+def test_what_killed_compilers_left_is_swept_and_what_is_new_is_not(cache):
+    assert load() is not None
+    old, new = (cache[0].with_name(f"unfinished-{name}.so") for name in "ab")
     for file in (old, new):
         file.write_bytes(b"")
     os.utime(old, (0, time.time() - 86_400))
-    c_build.sweep_unfinished(tmp_path)
-    assert [item.name for item in tmp_path.iterdir()] == ["unfinished-b.so"]
+    assert load() is not None
+    assert sorted(cache[0].parent.iterdir()) == [cache[0], new]
 
 
 # ---- what the C is given
