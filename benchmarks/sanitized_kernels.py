@@ -92,7 +92,7 @@ def _child(library: Path, rounds: int, seed: int) -> None:
                  ((model.user_side, data.user_documents), (model.item_side, data.item_documents))]  # fmt: skip
         score_numbered(model, sides[0], sides[1], data.train.users, data.train.items)
         arrays = {name: column.copy() for name, column in data.user_documents.arrays().items()}
-        column = arrays[rng.choice(["words", "offsets", "review"])]
+        column = arrays[rng.choice([name for name in ("words", "offsets", "review") if len(arrays[name])])]
         for _ in range(rng.choice([1, 2, 9])):
             value = rng.choice(STRANGE) if rng.random() < 0.7 else rng.randrange(-40, 400)
             column[rng.randrange(len(column))] = np.array(value).astype(column.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -145,16 +146,19 @@ def test_the_compiler_of_the_environment_is_taken(tmp_path, monkeypatch):
 
 def test_a_library_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     """It is compiled beside its place, flushed, renamed, and the folder is flushed: in this order."""
-    steps = []
+    steps, sizes = [], []
     replace, fsync = Path.replace, os.fsync
 
     def compiled(command, **named):
         steps.append("compiled")
-        Path(command[command.index("-o") + 1]).write_bytes(b"code")
+        made = Path(command[command.index("-o") + 1])
+        made.write_bytes(b"code")
+        made.chmod(0o777)  # as a compiler leaves it where nothing is masked
         return subprocess.CompletedProcess(command, 0)
 
     def flushed(handle):
         steps.append("flushed folder" if os.path.isdir(handle) else "flushed file")  # noqa: PTH112
+        sizes.append(os.fstat(handle).st_size)
         fsync(handle)
 
     def renamed(path, target):
@@ -166,9 +170,19 @@ def test_a_library_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", renamed)
     target = tmp_path / "kernels.so"
     c_build.compile_library("cc", [], target)
+    assert sizes[0] == target.stat().st_size, "something still waited in the process"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o700, "it would be compiled again each time"
     assert steps == ["compiled", "flushed file", "renamed", "flushed folder"]
     assert c_build.is_whole(target.read_bytes())
     assert [item.name for item in tmp_path.iterdir()] == ["kernels.so"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not say what is open")
+def test_compiling_leaves_nothing_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    c_build.compile_library("cc", [], tmp_path / "kernels.so")
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
 def test_a_compiler_that_fails_leaves_nothing(tmp_path):
@@ -177,13 +191,14 @@ def test_a_compiler_that_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_killed_compilers_left_is_swept_and_what_is_new_is_not(tmp_path):
-    old, new = tmp_path / "unfinished-a.so", tmp_path / "unfinished-b.so"
+def test_what_killed_compilers_left_is_swept_and_what_is_new_is_not(cache):
+    assert load() is not None
+    old, new = (cache[0].with_name(f"unfinished-{name}.so") for name in "ab")
     for file in (old, new):
         file.write_bytes(b"")
     os.utime(old, (0, time.time() - 86_400))
-    c_build.sweep_unfinished(tmp_path)
-    assert [item.name for item in tmp_path.iterdir()] == ["unfinished-b.so"]
+    assert load() is not None
+    assert sorted(cache[0].parent.iterdir()) == [cache[0], new]
 
 
 # ---- what the C is given
@@ -200,6 +215,16 @@ def native():
 @pytest.fixture(scope="module")
 def data():
     return made_up_data(users=12, items=9, pairs=60, review=12)
+
+
+def test_too_little_memory_for_the_c_is_told_as_that(native):
+    working = [getattr(native, name) for name in compiler.SIGNATURES if name not in compiler.COUNTING | compiler.SILENT]
+    for function in working:
+        assert function.errcheck(0, function, ()) == 0
+        with pytest.raises(MemoryError):
+            function.errcheck(compiler.NO_MEMORY, function, ())
+        with pytest.raises(IndexError, match="do not fit together"):
+            function.errcheck(1, function, ())
 
 
 def spoiled(documents, name, place, value):
