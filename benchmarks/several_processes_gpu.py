@@ -235,7 +235,12 @@ def main() -> None:
     found = compared(trial, given.rehearsal)
     kernels = found["kernels"]
     well = max(found["losses"].values()) <= LOSSES and max(found["weights"].values()) <= WEIGHTS
-    well = well and kernels["losses"] <= KERNELS and kernels["gradients"] <= TF32 and (kernels["by_nccl"] or 0.0) <= KERNELS
+    well = (
+        well
+        and kernels["losses"] <= KERNELS
+        and kernels["gradients"] <= TF32
+        and (kernels["by_nccl"] or 0.0) <= KERNELS
+    )
     device = "processor" if given.rehearsal else torch.cuda.get_device_name(0)
     line = {"part": "two processes on one card", "device": device, **found, "well": well}
     line |= {"seconds": round(time.monotonic() - began, 1), "torch": torch.__version__}
