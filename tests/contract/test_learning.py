@@ -148,8 +148,8 @@ def fitted_without_texts(name):
     A model that does not know who is who is a constant without words, and that takes few epochs.
     """
     few = {} if "ids" in model_class(name).needs else {"epochs": 2}
-    silent = recommender(name, max_document_share=1.0, **few)
-    return [silent.fit(corpus, progress=False) for corpus in corpora(name, with_texts=False)]
+    silent = functools.partial(recommender, name, max_document_share=1.0, **few)
+    return [silent().fit(corpus, progress=False) for corpus in corpora(name, with_texts=False)]
 
 
 def held_out_errors(recommenders):
