@@ -14,12 +14,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
 
 from command_reference import command_reference
 from routing_words import routing_words
 from settings_reference import models_reference, settings_reference
 from sources import fields_table
 
+EXPLORER = Path(__file__).resolve().parents[2] / "src" / "carp" / "serve" / "page"
 PICTURES = Path(__file__).resolve().parents[1] / "pictures"
 TAG = re.compile(r"\\tag\{(\w+)\}")
 MAKE = re.compile(r"^<!-- make: (\S+)(?: (.+?))? -->$", re.M)
@@ -43,6 +45,14 @@ MAKERS: dict[str, Any] = {
     "picture": picture,
     "routing_words": lambda _: routing_words(),
 }
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """The explorer's own scripts, by which tables are sorted here too."""
+    for name in ("sorting.js", "dom.js"):
+        content = (EXPLORER / name).read_text("utf-8")
+        files.append(File.generated(config, f"javascripts/{name}", content=content))
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -349,7 +349,7 @@ def test_a_corpus_of_two_names_is_one_and_two_corpora_of_one_name_are_two(tmp_pa
     make_results(tmp_path / "two", seed=1)
     sections = make_report(tmp_path / "two")
     names = ["musical-instruments (musical-instruments-0)", "musical-instruments (musical-instruments-1)"]
-    assert [section.title for section in sections] == ["All corpora", *names]
+    assert [section.title for section in sections] == ["All corpora", "Leaderboard", *names]
     assert sections[0].tables[0].headings == ["system", *names]
     assert main(["report", str(tmp_path / "two"), "--out", str(tmp_path / "r.md")]) == 0
     assert len(list((tmp_path / "r-plots").iterdir())) == 4
@@ -473,3 +473,16 @@ def test_plain_agreement_is_tested_against_bi_agreement_over_pairs_and_over_runs
     assert re.search(r"carp-ra − carp-paper: \+0\.1\d+ over test pairs", note)
     assert "over pairs, and" in note
     assert "over the runs' errors" in note
+
+
+def test_the_leaderboard_gives_places_to_those_who_ran_everywhere(tmp_path):
+    levels = {"bias": 0.8, "carp": 0.6, "mf": 0.7}
+    make_results(tmp_path, levels=levels, leave_out={("carp", 0)})
+    make_results(tmp_path, levels=levels, corpus="ratebeer", seed=1)
+    section = next(section for section in make_report(tmp_path) if section.title == "Leaderboard")
+    [table] = section.tables
+    shown = [dict(zip(table.headings, row.cells, strict=True)) for row in table.rows]
+    assert [(row["system"], row["place"]) for row in shown] == [("mf", "1"), ("bias", "2"), ("carp", "")]
+    assert [int(row["runs"]) for row in shown] == [2 * SPLITS, 2 * SPLITS, 2 * SPLITS - 1]
+    assert 0.8 < float(shown[0]["musical-instruments"]) < 0.95
+    assert shown[1]["mean"] == "1.000"

@@ -143,6 +143,26 @@ def test_results_are_shown_without_their_scripts(explorer):
     assert page.evaluate("document.body.dataset.hurt === undefined")
 
 
+def test_a_table_of_results_is_sorted_by_the_heading_that_is_pressed(explorer):
+    page = explorer.page
+    page.route("**/api/about", changed_about(results=True))
+    rows = "".join(f"<tr><td>{a}</td><td>{b}</td></tr>" for a, b in (("mf", "1,000.5"), ("carp", "0.9†"), ("bias", "")))
+    table = f"<table><thead><tr><th>system</th><th>error</th></tr></thead><tbody>{rows}</tbody></table>"
+    body = json.dumps({"sections": [{"title": "Errors", "html": table}]})
+    page.route("**/api/results", lambda route: route.fulfill(body=body, content_type="application/json"))
+    explorer.open("results")
+    first = page.locator(".report tbody td:first-child")
+    expect(first).to_have_text(["mf", "carp", "bias"])
+    for heading, sorted_so in (
+        ("error", ["carp", "mf", "bias"]),
+        ("error", ["mf", "carp", "bias"]),
+        ("system", ["bias", "carp", "mf"]),
+    ):
+        page.get_by_role("button", name=heading).click()
+        expect(first).to_have_text(sorted_so)
+    expect(page.locator("th[aria-sort]")).to_have_text(["system"])
+
+
 def test_results_are_offered_only_where_there_are_some(explorer, example):
     page = explorer.open("why", **example)
     assert explorer.ask("about")["results"] is False

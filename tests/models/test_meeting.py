@@ -318,3 +318,16 @@ def test_validation_ratings_are_learned_from_where_that_is_wished_and_nowhere_el
     found = [predict_pairs(fitted(d, **s), d, data.train, CPU) for s in (alone, joined) for d in (data, other)]
     assert np.array_equal(found[0], found[1])
     assert not np.allclose(found[2], found[3], atol=0.05)
+
+
+@pytest.mark.parametrize("name", ["user_side.idf", "user_side.weight", "item_side.directions", "bigrams"])
+def test_tables_that_do_not_fit_each_other_are_refused(small_pairs, name):
+    """Of an edited bundle, each table may be of the right kind by itself."""
+    whole = fitted(small_pairs.data())
+    model = Meeting(whole.config, whole.sizes).double()
+    state = whole.state_dict()
+    model.load_state_dict(state)
+    model.check_loaded()
+    model.load_state_dict({**state, name: state[name][:-1]})
+    with pytest.raises(ValueError, match="the known words and bigrams"):
+        model.check_loaded()

@@ -53,6 +53,9 @@ class Standing:
     spread: float | None
     valid: float
     seconds: float
+    seconds_a_trial: float  # training, validation and test of one choice of settings
+    memory: float  # bytes at most
+    microseconds: float | None  # a prediction of a test pair, where it was measured
     published: float | None
     reads_reviews: bool
     complete: bool  # ran on all splits that the others ran on
@@ -162,10 +165,24 @@ def _standing(corpus: str, model: str, runs: dict[Run, Line], every: int) -> Sta
         spread=float(test.std(ddof=1)) if len(test) > 1 else None,
         valid=float(np.mean([line["valid_mse"] for line in runs.values()])),
         seconds=float(np.mean([line["seconds"] for line in runs.values()])),
+        seconds_a_trial=float(np.mean([_seconds_a_trial(line) for line in runs.values()])),
+        memory=float(np.mean([line.get("peak_memory", 0) for line in runs.values()])),
+        microseconds=_microseconds(runs),
         published=published_mse(corpus, first["model"]),
         reads_reviews=bool(needs & REVIEW_NEEDS),
         complete=len(runs) == every,
     )
+
+
+def _seconds_a_trial(line: Line) -> float:
+    return float(line["seconds"]) / max(1, len(line.get("trials", ())))
+
+
+def _microseconds(runs: dict[Run, Line]) -> float | None:
+    """Of one prediction; None where a run does not tell."""
+    if any("predict_seconds" not in line for line in runs.values()):
+        return None
+    return float(np.mean([1e6 * line["predict_seconds"] / line["test_pairs"] for line in runs.values()]))
 
 
 def _ratio(by_model: dict[str, dict[Run, Line]], model: str, other: str | None) -> float | None:

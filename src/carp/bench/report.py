@@ -14,7 +14,15 @@ from carp.bench.chosen_settings import ChosenSettings
 from carp.bench.compare import FLOOR, Comparison, Difference, Standing, compare
 from carp.bench.results_folder import BENCH, read_results
 from carp.bench.study_findings import StudyFound, found_studies
-from carp.bench.table_notes import OFF_FLOOR, SIGNIFICANT, comparison_notes, floor_note, study_notes, version_note
+from carp.bench.table_notes import (
+    LEADERBOARD_NOTE,
+    OFF_FLOOR,
+    SIGNIFICANT,
+    comparison_notes,
+    floor_note,
+    study_notes,
+    version_note,
+)
 from carp.errors import UsageError
 
 LONGEST_NAME = 120  # of a plot's file
@@ -49,7 +57,8 @@ def make_report(folder: Path) -> list[Section]:
     """All that a folder of results holds."""
     results = read_results(folder, BENCH)
     comparisons = compare(list(results.lines.values()), folder)
-    sections = [*summary_section(comparisons), *map(comparison_section, comparisons)]
+    sections = [*summary_section(comparisons), *leaderboard_section(comparisons)]
+    sections += map(comparison_section, comparisons)
     sections += [study_section(found) for found in found_studies(folder)]
     if not sections:
         fix = "run carp bench or carp study with this --out first"
@@ -69,6 +78,34 @@ def summary_section(comparisons: Sequence[Comparison]) -> list[Section]:
     rows = [TableRow([model, *(_floor_cell(standings[model]) for standings in shown.values())]) for model in order]
     table = Table(f"Test MSE over that of {FLOOR}", ["system", *shown], rows, marked=-1)
     return [Section("All corpora", [table], [floor_note()])]
+
+
+def leaderboard_section(comparisons: Sequence[Comparison]) -> list[Section]:
+    """Several corpora: every system in one row, also those that lack a corpus or a split: error, place and cost."""
+    from carp.bench.leaderboard import leaderboard
+
+    rows = leaderboard(comparisons)
+    if len(comparisons) < 2 or not rows:
+        return []
+    corpora = [found.corpus for found in comparisons]
+    headings = ["system", "mean", *corpora, "place", "runs", "seconds a trial", "µs a prediction", "memory, GB"]
+    cells = [
+        TableRow(
+            [
+                row.system,
+                f"{row.mean:.3f}",
+                *(_figure(row.ratios.get(corpus), 3) for corpus in corpora),
+                str(place) if row.complete else "",
+                str(row.runs),
+                f"{row.seconds:.1f}",
+                _figure(row.microseconds, 0),
+                f"{row.memory / 1e9:.1f}",
+            ]
+        )
+        for place, row in enumerate(rows, 1)
+    ]
+    table = Table(f"Test MSE over that of {FLOOR} on the same splits, and what it costs", headings, cells, marked=-1)
+    return [Section("Leaderboard", [table], [LEADERBOARD_NOTE])]
 
 
 def comparison_section(found: Comparison) -> Section:

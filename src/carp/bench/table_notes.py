@@ -9,6 +9,12 @@ from carp.bench.study_findings import StudyFound
 
 SIGNIFICANT = "†"
 OFF_FLOOR = "‡"
+LEADERBOARD_NOTE = (
+    "Systems that lack a corpus or a split stand below the others and take no place: their means are of other pairs. "
+    "Runs are splits of all corpora together. A trial is one choice of settings: training, validation and test. Cells "
+    "ran side by side on a shared machine, so that times tell a tenfold difference and not a tenth. Memory is the "
+    "card's, where there was one."
+)
 
 
 def comparison_notes(found: Comparison) -> list[str]:

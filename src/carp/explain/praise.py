@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,12 @@ class Praise:
         """How far above (below) the usual rating each text speaks."""
         if not len(texts):
             return np.zeros(0)
-        return np.asarray(_rows(texts) @ self.weight.astype(np.float64))
+        return np.asarray(_rows(texts) @ self._exactly)
+
+    @cached_property
+    def _exactly(self) -> Floats:
+        """The weights as numbers to add up."""
+        return self.weight.astype(np.float64)
 
     def of_words(self, words: Sequence[str]) -> Floats:
         """What each word says by itself."""

@@ -78,6 +78,9 @@ class RatingModel(nn.Module):
         """How much of which reviews documents hold, where reviews are read one by one; None: all, up to `max_words`."""
         return None
 
+    def check_loaded(self) -> None:
+        """Raise ValueError where loaded tensors do not fit each other; each is of the right kind by itself."""
+
     @property
     def reads_gaps(self) -> bool:
         """Whether a gap inside a document is read as one; other models take it for the document's end."""

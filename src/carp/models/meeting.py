@@ -189,6 +189,16 @@ class Meeting(SizedByData, RatingModel):
         self.register_buffer("item_noise", torch.ones(sizes.items))
         self.register_buffer("deviation", torch.zeros(()))  # of ratings around predictions, usual pairs
 
+    def check_loaded(self) -> None:
+        terms, directions = self.sizes.words + 1 + len(self.bigrams), self.config.directions
+        for side in (self.user_side, self.item_side):
+            if not len(side.idf) == len(side.weight) == len(side.directions) == terms:
+                raise ValueError("the terms of a side are not the known words and bigrams")
+            if side.directions.shape[1] != directions:
+                raise ValueError(f"the terms of a side do not have {directions} directions")
+        if bool((self.bigrams[1:] < self.bigrams[:-1]).any()):
+            raise ValueError("the known bigrams are not in order")
+
     def encode_users(self, words: Tensor, reviews: Tensor) -> Tensor:
         return self._encode(self.user_side, words, reviews)
 

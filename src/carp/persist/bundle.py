@@ -164,6 +164,7 @@ def _model(sealed: SealedFolder, facts: dict[str, Any], sizes: Sizes) -> RatingM
     with BoundedMaking(sum(array.size for array in saved.values())):
         model = kind(make_config(kind, facts["config"]), sizes)
     model.load_state_dict(check_tensors(model, saved))
+    model.check_loaded()
     return model
 
 

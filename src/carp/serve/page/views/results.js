@@ -3,6 +3,7 @@
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
+import { sortable } from "../sorting.js";
 
 const words = (text) => new Set(text.split(" "));
 const TABLES = "table caption thead tbody tfoot tr th td";
@@ -52,7 +53,7 @@ function copy(node) {
     return h(
       "div",
       { class: "scroll", tabindex: 0, role: "region", "aria-label": captionOf(node) },
-      h("table", null, children()),
+      sortable(h("table", null, children())),
     );
   return h(tag === "section" ? "div" : tag, attributes(node), children());
 }
