@@ -12,6 +12,7 @@ import schemathesis
 from pydantic import ConfigDict, TypeAdapter, create_model
 from schemathesis.generation import GenerationMode
 
+import torture_serve
 from carp.explain.explainer import AspectOpinion, SharedViewpoint, SummarySentence
 from carp.explain.explanation import Explanation
 from carp.explain.profiles import PersonProfile, Summary, ThingProfile
@@ -27,7 +28,9 @@ def document(client):
 
 @pytest.fixture(scope="module")
 def schema(client):
-    return schemathesis.openapi.from_asgi("/openapi.json", client.app)
+    """What is larger than any request may be is refused as such, which schemathesis takes for no refusal by itself."""
+    config = schemathesis.Config.from_str(torture_serve.MAY_BE_TOO_LARGE)
+    return schemathesis.openapi.from_asgi("/openapi.json", client.app, config=config)
 
 
 def operations(schema):
