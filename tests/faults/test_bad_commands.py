@@ -185,7 +185,9 @@ def test_a_file_in_the_way_of_a_folder_is_refused(fails, made, tmp_path):
 
 def test_a_folder_in_the_way_of_a_file_is_refused(fails, made, tmp_path):
     (tmp_path / "folder").mkdir()
-    fails(2, "explain", made.model, "person-001", "thing-001", "--out", tmp_path / "folder", "--overwrite")
+    told = fails(2, "explain", made.model, "person-001", "thing-001", "--out", tmp_path / "folder", "--overwrite")
+    assert "folder" in told
+    assert list((tmp_path / "folder").iterdir()) == []
 
 
 def test_a_corpus_is_no_model_and_a_model_no_corpus(fails, made, tmp_path):

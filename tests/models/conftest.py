@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from carp.models.base import make_config
-from carp.models.batch import Pairs, Sizes, TrainingData
+from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.reviews.documents import make_documents
 from slow_tfidf import rows_of
 
@@ -42,6 +42,19 @@ def _every_weight_random(kind, settings, sizes, seed=0):
 def every_weight_random():
     """A model in double precision none of whose weights starts at zero."""
     return _every_weight_random
+
+
+@pytest.fixture
+def batch():
+    """For models that read reviews one by one: three of one person, one of another, a newcomer, a silent thing."""
+    return Batch(
+        users=torch.tensor([0, 3, -1]),
+        items=torch.tensor([4, 1, 0]),
+        user_words=torch.tensor([[3, 9, 14, 4, 1, 22, 5, 6, 7], [7, 2, *[0] * 7], [5, *[0] * 8]]),
+        user_reviews=torch.tensor([[0, 0, 0, 5, 5, 8, 8, 8, 8], [2, 2, *[-1] * 7], [40, *[-1] * 8]]),
+        item_words=torch.tensor([[8, 3, 19, 6], [11, 12, 13, 25], [0, 0, 0, 0]]),
+        item_reviews=torch.tensor([[1, 1, 3, 3], [2, 6, 6, 9], [-1, -1, -1, -1]]),
+    )
 
 
 # ---- small pairs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from carp.models.batch import Batch, Pairs, Sizes
+from carp.models.batch import Pairs, Sizes
 from carp.models.narre import Narre
 
 SETTINGS = {"dimension": 7, "filters": 6, "latent_size": 5, "hidden_size": 4, "reviews": 3, "review_words": 4}
@@ -26,18 +26,6 @@ def model(every_weight_random):
     made = every_weight_random(Narre, SETTINGS, SIZES)
     made.records.fit(RECORDS)
     return made.eval()
-
-
-@pytest.fixture
-def batch():
-    return Batch(
-        users=torch.tensor([0, 3, -1]),
-        items=torch.tensor([4, 1, 0]),
-        user_words=torch.tensor([[3, 9, 14, 4, 1, 22, 5, 6, 7], [7, 2, *[0] * 7], [5, *[0] * 8]]),
-        user_reviews=torch.tensor([[0, 0, 0, 5, 5, 8, 8, 8, 8], [2, 2, *[-1] * 7], [40, *[-1] * 8]]),
-        item_words=torch.tensor([[8, 3, 19, 6], [11, 12, 13, 25], [0, 0, 0, 0]]),
-        item_reviews=torch.tensor([[1, 1, 3, 3], [2, 6, 6, 9], [-1, -1, -1, -1]]),
-    )
 
 
 def reviews_of(words, reviews):

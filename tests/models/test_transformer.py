@@ -20,18 +20,6 @@ def model(every_weight_random):
     return every_weight_random(Transformer, SETTINGS, SIZES).eval()
 
 
-@pytest.fixture
-def batch():
-    return Batch(
-        users=torch.tensor([0, 3, -1]),
-        items=torch.tensor([4, 1, 0]),
-        user_words=torch.tensor([[3, 9, 14, 4, 1, 22, 5, 6, 7], [7, 2, *[0] * 7], [5, *[0] * 8]]),
-        user_reviews=torch.tensor([[0, 0, 0, 5, 5, 8, 8, 8, 8], [2, 2, *[-1] * 7], [40, *[-1] * 8]]),
-        item_words=torch.tensor([[8, 3, 19, 6], [11, 12, 13, 25], [0, 0, 0, 0]]),
-        item_reviews=torch.tensor([[1, 1, 3, 3], [2, 6, 6, 9], [-1, -1, -1, -1]]),
-    )
-
-
 def softmax(scores):
     raised = np.exp(scores - np.max(scores))
     return raised / raised.sum()
