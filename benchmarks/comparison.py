@@ -1,7 +1,7 @@
 """All systems on the same splits: the whole comparison by one command, which goes on where it was stopped.
 
     python benchmarks/comparison.py run CORPUS... --out FOLDER [--splits 0-4] [--models NAME,NAME] [--processes 16]
-    python benchmarks/comparison.py take FOLDER --into results
+    python benchmarks/comparison.py take FOLDER --into results [--lines FILE]
 
 `run` needs torch, numpy and safetensors alone, and takes prepared corpora or slim copies of them. Every system that
 learns by steps has its settings searched with the same number of trials, over the paper's latent sizes and over
@@ -11,7 +11,7 @@ settings: name them only for models whose code has not changed since.
 
 `take` puts what was found into the results that are kept: cells of splits 0 to 4 into bench.jsonl and errors.jsonl, in
 the place of those of the same system, corpus and split; of splits 5 to 9 into fresh-splits.jsonl and
-fresh-errors.jsonl.
+fresh-errors.jsonl. With --lines, all of them go into that file: for systems that do not belong in the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from typing import Any
 import source_tree  # noqa: F401
 from carp.bench.cells import Cell, changed
 from carp.bench.datasets import CorpusSource, find_sources, load_corpus
-from carp.bench.grid import Grid, read_systems, run_grid
+from carp.bench.grid import Grid, read_systems, run_grid, told_line
+from carp.bench.pair_errors import ERRORS
 from carp.bench.results_folder import BENCH
 from carp.bench.settings_search import SEARCH
 from carp.models import REGISTRY, model_class
@@ -56,9 +57,10 @@ def main() -> None:
     take = commands.add_parser("take")
     take.add_argument("folder", type=Path)
     take.add_argument("--into", type=Path, default=Path("results"))
+    take.add_argument("--lines", help="a file of its own for the lines, of all splits and without errors pair by pair")
     given = parser.parse_args()
     if given.command == "take":
-        take_over(given.folder, given.into)
+        take_over(given.folder, given.into, given.lines)
         return
     first, last = (int(one) for one in given.splits.split("-"))
     cells = [
@@ -103,27 +105,36 @@ def take_trials(cells: Iterable[Cell], known: Iterable[Line], out: Path) -> None
                 append_json_line(file, trial)
 
 
-def take_over(folder: Path, into: Path) -> None:
+def take_over(folder: Path, into: Path, lines_file: str | None) -> None:
+    """Lines in the place of those of the same system, corpus and split; errors pair by pair go with them."""
     new = [line for line in _lines(folder / BENCH) if "error" not in line]
-    columns = {json.loads(text)["name"]: text for text in _texts(folder / "errors.jsonl")}
-    for first, lines_file, errors_file in (
-        (True, BENCH, "errors.jsonl"),
-        (False, "fresh-splits.jsonl", "fresh-errors.jsonl"),
-    ):
-        fresh = {_place(line): line for line in new if (line["split_seed"] in FIRST_SPLITS) == first}
-        before = _lines(into / lines_file)
-        gone = {line["id"] for line in before if _place(line) in fresh}
-        kept = [line for line in before if line["id"] not in gone]
-        lines = [*kept, *fresh.values()]
-        (into / lines_file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        wanted = {f"{line['id']}.squared" for line in fresh.values()} | {
-            f"{line['pairs']}.records" for line in fresh.values()
-        }
-        stay = [text for text in _texts(into / errors_file) if json.loads(text)["name"].split(".")[0] not in gone]
-        there = {json.loads(text)["name"] for text in stay}
-        added = [text for name, text in columns.items() if name in wanted and name not in there]
-        (into / errors_file).write_text("".join(f"{text}\n" for text in [*stay, *added]), encoding="utf-8")
-        print(f"{lines_file}: {len(fresh)} cells, {len(gone)} of them in the place of earlier ones")
+    if lines_file is not None:
+        _put(new, into / lines_file)
+        return
+    columns = {json.loads(text)["name"]: text for text in _texts(folder / ERRORS)}
+    first = [line for line in new if line["split_seed"] in FIRST_SPLITS]
+    fresh = [line for line in new if line["split_seed"] not in FIRST_SPLITS]
+    for lines, file, errors in ((first, BENCH, ERRORS), (fresh, "fresh-splits.jsonl", "fresh-errors.jsonl")):
+        _put_errors(lines, _put(lines, into / file), columns, into / errors)
+
+
+def _put(new: Sequence[Line], file: Path) -> set[str]:
+    """Write the lines, and give the ids of those whose places they took."""
+    places = {_place(line) for line in new}
+    before = _lines(file)
+    gone = {line["id"] for line in before if _place(line) in places}
+    lines = [*(line for line in before if line["id"] not in gone), *new]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    print(f"{file.name}: {len(new)} cells, {len(gone)} of them in the place of earlier ones")
+    return gone
+
+
+def _put_errors(new: Sequence[Line], gone: set[str], columns: dict[str, str], file: Path) -> None:
+    stay = [text for text in _texts(file) if json.loads(text)["name"].split(".")[0] not in gone]
+    there = {json.loads(text)["name"] for text in stay}
+    wanted = {name for line in new for name in (f"{line['id']}.squared", f"{line['pairs']}.records")}
+    added = [text for name, text in columns.items() if name in wanted - there]
+    file.write_text("".join(f"{text}\n" for text in [*stay, *added]), encoding="utf-8")
 
 
 def _place(line: Line) -> tuple[str, str, int]:
@@ -143,8 +154,7 @@ def _text(settings: dict[str, Any]) -> str:
 
 
 def _tell(line: Line, done: int, total: int) -> None:
-    found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
-    print(f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}", flush=True)
+    print(told_line(line, done, total), flush=True)
 
 
 if __name__ == "__main__":

@@ -70,14 +70,19 @@ def test_the_ratios_told_are_those_of_the_report(sections):
     assert [list(row) for row in told] == [row.cells for row in table.rows]
 
 
-def test_what_is_told_of_the_two_routings_is_what_the_splits_say():
+def test_what_is_told_of_the_two_routings_is_what_the_splits_and_the_pairs_say(sections):
     errors: dict[tuple[str, str], list[float]] = {}
     for line in sorted(read_results(RESULTS, BENCH).lines.values(), key=lambda line: line["split_seed"]):
         errors.setdefault((line["corpus"], line["model"]), []).append(line["test_mse"])
     pairs = [(errors[corpus, "carp-paper"], errors[corpus, "carp-ra"]) for corpus in CORPORA]
     assert all(mean(ours) < mean(plain) for ours, plain in pairs)
     first, second, third = (f"{ttest_rel(ours, plain).pvalue:.2f}" for ours, plain in pairs)
-    assert f"paired t-tests over the splits: p = {first}, {second} and {third}" in " ".join(_page().split())
+    told = " ".join(_page().split())
+    assert f"paired t-tests over the splits: p = {first}, {second} and {third}" in told
+    notes = [note for section in sections for note in section.notes if note.startswith("Plain agreement")]
+    first, second, third = (re.search(r"has p = ([\d.]+) over pairs", note)[1] for note in notes)
+    assert f"over test pairs: p = {first}, {second} and {third}" in told
+    assert "carp-paper: -0.0004 over test pairs" in notes[2]
 
 
 def test_no_system_is_above_its_published_figure_on_musical_instruments(sections):

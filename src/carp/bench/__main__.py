@@ -14,7 +14,7 @@ from typing import Any
 
 from carp.bench.cells import Line
 from carp.bench.datasets import find_sources, load_corpus, save_slim
-from carp.bench.grid import Grid, entry_or_error, read_systems, run_grid
+from carp.bench.grid import Grid, entry_or_error, read_systems, run_grid, told_line
 from carp.bench.study import named_studies, read_values, read_varied, run_studies, study_cells
 from carp.errors import CarpError, UsageError
 
@@ -92,9 +92,7 @@ def _run_studies(given: argparse.Namespace, settings: dict[str, Any], running: d
 
 
 def _tell(line: Line, done: int, total: int) -> None:
-    found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
-    words = f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}"
-    print(words, file=sys.stderr, flush=True)
+    print(told_line(line, done, total), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

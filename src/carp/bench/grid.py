@@ -136,6 +136,12 @@ class Grid:
             raise UsageError(what, where="--search", fix="name settings with --grid, or leave --search out")
 
 
+def told_line(line: Line, done: int, total: int) -> str:
+    """A cell that has just ended, for a log."""
+    found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
+    return f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a grid came to: a line for each of its cells, in the grid's order."""

@@ -43,7 +43,7 @@ def bench(
     ] = 0,
     grid: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=V1,V2", help="Values to search instead of latent sizes. May be repeated."),
+        typer.Option(metavar="KEY=V1,V2", help="Values to search instead of the usual ones. May be repeated."),
     ] = None,
     given: Settings = None,
     processes: Processes = 1,
@@ -96,12 +96,13 @@ def _elsewhere(engine: str, address: str | None) -> Iterator[Runner | None]:
 @contextlib.contextmanager
 def _watching(cells: int, out: Path) -> Iterator[dict[str, Any]]:
     """Show a bar for the whole grid, a line for each finished cell, and a message on Ctrl-C."""
+    from carp.bench.grid import told_line
+
     with progress_bars() as stage:
         advance = stage(f"{cells} cells")
 
         def told(line: Line, done: int, total: int) -> None:
-            found = line["error"] if "error" in line else f"validation {line['valid_mse']:.4f}, {line['seconds']:.1f} s"
-            say(f"{done} of {total}: {line['corpus']}, split {line['split_seed']}, {line['model']}: {found}")
+            say(told_line(line, done, total))
             advance(done, total)
 
         try:
