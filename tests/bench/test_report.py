@@ -486,3 +486,12 @@ def test_the_leaderboard_gives_places_to_those_who_ran_everywhere(tmp_path):
     assert [int(row["runs"]) for row in shown] == [2 * SPLITS, 2 * SPLITS, 2 * SPLITS - 1]
     assert 0.8 < float(shown[0]["musical-instruments"]) < 0.95
     assert shown[1]["mean"] == "1.000"
+
+
+def test_every_version_that_made_results_is_named(tmp_path):
+    make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
+    assert "made by carp" not in report_text(make_report(tmp_path))
+    lines = [json.loads(line) for line in (tmp_path / BENCH).read_text().splitlines()]
+    lines[0]["version"] = "0.0.1"
+    (tmp_path / BENCH).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert f"made by carp 0.0.1 and {carp.__version__}." in report_text(make_report(tmp_path))

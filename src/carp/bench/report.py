@@ -63,7 +63,8 @@ def make_report(folder: Path) -> list[Section]:
     if not sections:
         fix = "run carp bench or carp study with this --out first"
         raise UsageError("there are no results in this folder", where=str(folder), fix=fix)
-    sections[0].notes.extend(version_note(results.version))
+    made_by = {results.version} | {str(line["version"]) for line in results.lines.values() if "version" in line}
+    sections[0].notes.extend(version_note(made_by))
     return sections
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import carp
 from carp.bench.compare import FLOOR, LEVEL, PLAIN_ROUTING, REFERENCE, Comparison
 from carp.bench.published_figures import REMARKS, dataset_of
@@ -62,8 +64,8 @@ def study_notes(found: StudyFound) -> list[str]:
     return [*notes, *(note for note in (found.warning, found.origin) if note)]
 
 
-def version_note(version: str) -> list[str]:
-    """Says so where another version of carp made the results than makes the report."""
-    if version == carp.__version__:
+def version_note(versions: Collection[str]) -> list[str]:
+    """Says so where another version of carp made results than makes the report."""
+    if set(versions) <= {carp.__version__}:
         return []
-    return [f"These results were made by carp {version}."]
+    return [f"These results were made by carp {' and '.join(sorted(set(versions)))}."]
