@@ -43,6 +43,7 @@ FORWARD_OPTIONS: list[dict[str, Any]] = [
     {"padding_attends": True},
     {"padding_attends": True, "across_reviews": True},
     {"logic_unit": "product first"},
+    {"logic_unit": "appended"},
     {"capsule_bias": True},
     {"routing_epsilon": 1e-2},
     {"highway": "reversed"},
@@ -132,12 +133,12 @@ def test_viewpoints_and_attention_are_equations_1_and_2(twin, viewpoints, length
             assert not attention[row, count:].any(), "padding takes no attention"
 
 
-@pytest.mark.parametrize("order", ["difference first", "product first"])
+@pytest.mark.parametrize("order", ["difference first", "product first", "appended"])
 def test_logic_units_are_equation_3(twin, order):
     model = twin.make_model(1, viewpoints=3, logic_unit=order)
     v, a = torch.randn(2, 2, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     units, slow = model.pair(v, a), twin.SlowCarp(model)
-    assert units.shape == (2, 9, 6)
+    assert units.shape == (2, 9, 12 if order == "appended" else 6)
     for pair in range(2):
         for x in range(3):
             for y in range(3):

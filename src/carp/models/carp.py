@@ -70,7 +70,7 @@ class CarpConfig:
     attention: Literal["softmax", "routed"] = "softmax"
     attention_scale: float = 1.0  # multiplies pᵀv before the softmax; above 1, fewer words share the attention
     padding_attends: bool = False
-    logic_unit: Literal["difference first", "product first"] = "difference first"
+    logic_unit: Literal["difference first", "product first", "appended"] = "difference first"
     capsule_bias: bool = False  # a learned bias, 0.1 at first, before the squash
     routing_gradient: Literal["all", "last"] = "all"  # through every iteration, or the last alone
     routing_epsilon: float = 0.0  # under the root and in the normalisation
@@ -206,7 +206,7 @@ class Carp(RatingModel):
             nn.init.uniform_(self.embedding.weight[1:])
         self.user_side = Viewpoints(config, sizes)
         self.item_side = Viewpoints(config, sizes, 1)
-        g = 2 * side_size(config)
+        g = logic_unit_parts(config) * side_size(config)
         self.vote_weight = nn.Parameter(torch.randn(2, m * m, g, k) * g**-0.5)  # W_{s,x,y}
         self.capsule_bias = nn.Parameter(torch.full((2, k), 0.1)) if config.capsule_bias else None
         self.highway_gate = nn.Parameter(torch.randn(2, k, k) * k**-0.5)  # H_{s,1}
@@ -281,12 +281,17 @@ class Carp(RatingModel):
         return {**shown, "coupling": coupling.view(-1, 2, m, m)}
 
     def pair(self, viewpoints: Tensor, aspects: Tensor) -> Tensor:
-        """Equation 3: every viewpoint with every aspect."""
+        """Equation 3: every viewpoint with every aspect. g_{x,y} = (v − a) ⊕ (v ⊙ a).
+
+        "appended" is what the paper tried besides, and found to bring nothing: g_{x,y} = (v − a) ⊕ (v ⊙ a) ⊕ v ⊕ a.
+        """
         v, a = viewpoints.unsqueeze(2), aspects.unsqueeze(1)  # [B, M, 1, k], [B, 1, M, k]
         parts = [v - a, v * a]
         if self.config.logic_unit == "product first":
             parts.reverse()
-        return torch.cat(parts, -1).flatten(1, 2)  # [B, M·M, 2k]
+        if self.config.logic_unit == "appended":
+            parts += [v.expand_as(parts[0]), a.expand_as(parts[0])]
+        return torch.cat(parts, -1).flatten(1, 2)  # [B, M·M, 2k], appended [B, M·M, 4k]
 
     def route(self, votes: Tensor) -> tuple[Tensor, Tensor]:
         """Algorithm 1 (or Equation 6 alone for "agreement"): coupling [B, 2, U] and capsules [B, 2, k]."""
@@ -352,6 +357,11 @@ class Carp(RatingModel):
 def side_size(config: CarpConfig) -> int:
     """Length of a viewpoint: k, but n where each viewpoint has its own square projection."""
     return config.latent_size if config.projection == "shared" else config.filters
+
+
+def logic_unit_parts(config: CarpConfig) -> int:
+    """Of how many vectors as long as a viewpoint a logic unit is made."""
+    return 4 if config.logic_unit == "appended" else 2
 
 
 def by_agreement(agreement: Tensor, epsilon: float = 0.0) -> Tensor:
