@@ -17,6 +17,8 @@ from carp.models.base import make_config
 from carp.models.batch import Sizes
 from carp.models.carp import RELEASED, Carp, CarpConfig
 from carp.models.layers import squash
+from carp.settings import FitSettings, sort_settings
+from carp.training.loop import TrainingSettings
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 LENGTHS = [(5, 3), (1, 2), (2, 1), (4, 8), (3, 3)]
@@ -224,6 +226,17 @@ def test_the_released_variant_is_every_difference_at_once():
     for name, value in RELEASED.items():
         assert getattr(released, name) == value != getattr(CarpConfig(), name)
     assert make_config(Carp, {"variant": "released", "hinge": "linear"}).hinge == "linear"
+
+
+def test_the_released_variant_is_trained_as_the_released_code_trains():
+    released, paper = (sort_settings("carp-paper", {"variant": variant}) for variant in ("released", "paper"))
+    assert released.training.optimizer_epsilon == 1e-10
+    assert (released.training.epochs, released.training.patience) == (150, 150)
+    assert released.fit.target_reviews == "keep"
+    assert (paper.training, paper.fit) == (TrainingSettings(), FitSettings())
+    given = sort_settings("carp", {"variant": "released", "epochs": 7, "target_reviews": "leave out"})
+    assert (given.training.epochs, given.training.optimizer_epsilon) == (7, 1e-10)
+    assert given.fit.target_reviews == "leave out"
 
 
 # ---- what padding and neighbouring reviews may do

@@ -22,10 +22,13 @@ SIGIR 2019. Equation numbers below are the paper's, in the paper's order.
 
 Sentiment 0 is positive, 1 negative.
 
-Where the paper is silent, or its released code does something else, there is an option in CarpConfig. The
-defaults are the paper's; `variant="released"` is the released code's set; `variant="calibrated"` is ours: tuned
-biases as an input, each training pair's without its own rating, a squared hinge and more dropout, so that the
-capsules learn what the biases cannot know.
+Where the paper is silent, or its released code does something else, there is an option in CarpConfig. Two things in
+the paper's form are not the paper's: a window ends with its review (`across_reviews`), where the paper slides it over
+the whole document, and b_{s,3} starts at 3 for the positive capsule and at 1 for the negative one, of which the paper
+says nothing. In training, the review whose rating is fitted is left out (`target_reviews`). The defaults are the
+paper's; `variant="released"` is the released code's set; `variant="calibrated"` is ours: tuned biases as an input,
+each training pair's without its own rating, a squared hinge and more dropout, so that the capsules learn what the
+biases cannot know.
 """
 
 from __future__ import annotations
@@ -101,6 +104,12 @@ RELEASED: dict[str, Any] = {
     "embedding_start": "uniform",
     "filter_spread": 0.3,
     "filter_bias": 0.1,
+}
+RELEASED_TRAINING: dict[str, Any] = {
+    "optimizer_epsilon": 1e-10,
+    "epochs": 150,
+    "patience": 150,  # it never stops early; what is kept is still the epoch that is best on validation
+    "target_reviews": "keep",
 }
 CALIBRATED: dict[str, Any] = {"hinge": "squared", "biases": "leave-one-out", "dropout": 0.3}
 
@@ -193,6 +202,7 @@ class Viewpoints(nn.Module):
 class Carp(RatingModel):
     Config = CarpConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "released": RELEASED, "calibrated": CALIBRATED}
+    training_presets: ClassVar[dict[str, dict[str, Any]]] = {"released": RELEASED_TRAINING}
     needs = frozenset({"ids", "documents"})
     separates = True
     explained_by = "capsules"
