@@ -21,7 +21,7 @@ import hashlib
 import json
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -139,11 +139,11 @@ def measured(whole: Case, model: str, shares: Sequence[float]) -> Iterator[dict[
     source_seconds = time.monotonic() - began
     for share in shares:
         case = with_share(whole, share)
-        ways = {
+        ways: dict[str, Callable[[Case], Recommender]] = {
             "biases of the target": lambda case: alone(case, "bias"),
             "target alone": lambda case: alone(case, model),
+            "source, then shown the target": lambda case: shown(case, source),
         }
-        ways["source, then shown the target"] = lambda case: shown(case, source)
         if model_class(model).learns:
             ways["source, then trained on the target"] = lambda case: trained_on(case, source)
         for way, fit in ways.items():
