@@ -608,6 +608,19 @@ def test_a_summary_tells_one_person_what_matters_of_a_thing(run, model):
     assert str(model) in refused.err
 
 
+def test_an_error_names_options_to_a_command_and_arguments_to_a_python_call(run, model):
+    told = run("train", model.parent / "corpus", "--out", model.parent / "other", "--device", "tpu").err
+    assert "--device: there is no device 'tpu'" in told
+    with pytest.raises(carp.UsageError, match=r"^device: there is no device 'tpu'"):
+        carp.Recommender("mf", device="tpu")
+    assert str(carp.UsageError("a", fix="use --device cpu; carp doctor says more")) == (
+        'a. Fix: use device="cpu"; carp doctor says more.'
+    )
+    assert str(carp.UsageError("'--out' is no name", where="/tmp/--set", fix="give --min-reviews 1")) == (
+        "/tmp/--set: '--out' is no name. Fix: give min_reviews 1."
+    )
+
+
 def test_a_shell_completes_commands_and_options(monkeypatch, capsys):
     from carp.cli.entry import main
 
