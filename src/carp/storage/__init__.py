@@ -4,7 +4,7 @@ Bytes, JSON and arrays come in. Files go out that are whole or not there, and fo
 which is checked by the same opening that everything is read by. No pickle, no code in files.
 """
 
-from carp.storage.folder_locks import holding, holding_if_free
+from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn
 from carp.storage.leftovers import bring_back, sweep
 from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
 from carp.storage.sealed_folders import (
@@ -50,6 +50,7 @@ __all__ = [
     "folder_size",
     "holding",
     "holding_if_free",
+    "holding_in_turn",
     "json_of",
     "kind_of",
     "load_arrays",
