@@ -30,7 +30,7 @@ SEARCH = "search"
 SPACE: dict[str, tuple[Any, ...]] = {
     "latent_size": (25, 50, 100, 150, 200, 300),  # the paper's grid
     "learning_rate": (0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03),
-    "penalty": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+    "penalty": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
 }
 Space = dict[str, list[Any]]
 Point = tuple[int, ...]  # the place of each setting's value among its values
@@ -126,12 +126,24 @@ def grid_size(space: Space) -> int:
 
 
 def start_of(cell: Cell, space: Space) -> dict[str, Any]:
-    """The model's own values, and the middle one where its own is not among those searched."""
+    """The model's own values, or the nearest of those searched; the middle one where none is near."""
     from carp.recommender import Recommender
 
     own = all_settings(Recommender(cell.model, device="cpu", **cell.settings))
-    middles = {name: values[(len(values) - 1) // 2] for name, values in space.items()}
-    return {name: own[name] if own.get(name) in values else middles[name] for name, values in space.items()}
+    return {name: _nearest_value(values, own.get(name)) for name, values in space.items()}
+
+
+def _nearest_value(values: Sequence[Any], wanted: Any) -> Any:
+    """
+    >>> _nearest_value([0.003, 0.01, 0.1], 0.007), _nearest_value(["sum", "mean", "max"], "min"), _nearest_value([1, 2], 2)
+    (0.01, 'mean', 2)
+    """
+    if wanted in values:
+        return wanted
+    numbers = [value for value in values if isinstance(value, int | float) and value > 0]
+    if len(numbers) == len(values) and isinstance(wanted, int | float) and wanted > 0:
+        return min(values, key=lambda value: abs(math.log(value / wanted)))
+    return values[(len(values) - 1) // 2]
 
 
 def untried(space: Space, start: Mapping[str, Any], done: Sequence[Line]) -> Iterator[dict[str, Any]]:
