@@ -594,6 +594,20 @@ def test_json_is_one_document_and_an_unknown_ending_is_refused(run, model, words
     assert run(command, model, *rest, "--out", tmp_path / "a.txt").code == 0
 
 
+def test_a_summary_tells_one_person_what_matters_of_a_thing(run, model):
+    recommender = carp.load(model)
+    user, item = recommender.fitted_corpus.users[0], recommender.fitted_corpus.items[0]
+    expected = recommender.summary(user, item, 3)
+    assert expected.sentences
+    assert run("summary", model, user, item, "-n", "3").out.rstrip() == str(expected).rstrip()
+    document = json.loads(run("summary", model, user, item, "-n", "3", "--json").out)
+    assert document == json.loads(json.dumps(expected.as_dict()))
+    refused = run("summary", model, "nobody at all", item)
+    assert refused.code == 1
+    assert "nobody at all" in refused.err
+    assert str(model) in refused.err
+
+
 def test_a_shell_completes_commands_and_options(monkeypatch, capsys):
     from carp.cli.entry import main
 

@@ -41,6 +41,7 @@ COMMANDS = (
     use_commands.evaluate,
     use_commands.predict,
     use_commands.explain,
+    use_commands.summary,
     use_commands.aspects,
     use_commands.recommend,
     export_command.export,
