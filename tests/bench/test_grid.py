@@ -294,11 +294,11 @@ def test_one_choice_on_splits_of_its_own_serves_all_splits(corpus, tmp_path):
 def test_a_shared_walk_ends_when_the_neighbours_of_the_best_are_known(corpus, tmp_path):
     cell = shared_cells(corpus, seeds=1)[0]
     trials = choose_settings(cell, tmp_path, lambda settings: abs(settings["latent_size"] - 4))
-    assert sorted(trial["settings"]["latent_size"] for trial in trials) == [2, 3, 4, 5]
+    assert sorted(trial["settings"]["latent_size"] for trial in trials) == [3, 4, 5]
     again = choose_settings(cell, tmp_path, lambda settings: pytest.fail("a trial was made twice"))
     assert again == trials
-    few = choose_settings(cell, tmp_path / "small", lambda settings: settings["latent_size"])
-    assert sorted(trial["settings"]["latent_size"] for trial in few) == [2, 3]
+    few = choose_settings(cell, tmp_path / "large", lambda settings: -settings["latent_size"])
+    assert sorted(trial["settings"]["latent_size"] for trial in few) == [4, 5]
 
 
 def test_whoever_comes_second_waits_for_the_first_ones_trials(corpus, tmp_path):
