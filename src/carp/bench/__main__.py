@@ -16,15 +16,16 @@ from carp.bench.cells import Line
 from carp.bench.datasets import find_sources, load_corpus, save_slim
 from carp.bench.grid import Grid, entry_or_error, read_seeds, read_systems, run_grid, told_line
 from carp.bench.study import named_studies, read_values, read_varied, run_studies, study_cells
-from carp.errors import CarpError, UsageError
+from carp.errors import CarpError, UsageError, telling_of_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    try:
-        return _run(_parser().parse_args(arguments))
-    except CarpError as error:
-        print(f"carp.bench: {error}", file=sys.stderr)
-        return error.exit_code
+    with telling_of_options():
+        try:
+            return _run(_parser().parse_args(arguments))
+        except CarpError as error:
+            print(f"carp.bench: {error}", file=sys.stderr)
+            return error.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:

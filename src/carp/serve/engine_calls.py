@@ -15,7 +15,7 @@ from carp.errors import CarpError
 from carp.serve.answer_service import AnswerService, encode
 from carp.serve.engine_messages import Call, Refused, Reply, refused
 from carp.serve.problems import Problem, problem_of
-from carp.serve.result_sections import ResultSections
+from carp.serve.result_sections import ResultSections, holds_results
 from carp.serve.service_info import about
 
 
@@ -25,7 +25,7 @@ class CallAnswerer:
     def __init__(self, service: AnswerService, results: Path | None = None) -> None:
         self.service = service
         self._folder = results
-        self._sections = cache(lambda: read_sections(results))  # made before the engines part, and shared by them
+        self._sections = cache(lambda: read_sections(results))
         self._alone: dict[str, Callable[..., Any]] = {
             "users": lambda *asked: service.search(service.users, "users", *asked),
             "items": lambda *asked: service.search(service.items, "items", *asked),
@@ -44,11 +44,16 @@ class CallAnswerer:
 
     def about(self) -> bytes:
         """What is served, as JSON."""
-        has_results = False
-        if self._folder is not None:
-            with contextlib.suppress(Problem):  # who asks for them is told why there are none
-                has_results = bool(self._sections().sections)
+        has_results = self._folder is not None and holds_results(self._folder)
         return encode({**about(self.service.recommender), "results": has_results})
+
+    def prepare_results(self) -> bool:
+        """Make the report now, so that it is in the user's cache when somebody asks; whether there is one to make."""
+        if self._folder is None or not holds_results(self._folder):
+            return False
+        with contextlib.suppress(Problem):  # who asks for it is told
+            self._sections()
+        return True
 
     def results(self, section: int | None) -> dict[str, Any]:
         """The first sections of the results with the titles of all, or one section."""

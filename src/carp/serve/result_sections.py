@@ -38,6 +38,15 @@ class ResultSections:
         return {"sections": [self.sections[number]]} if number < len(self.sections) else None
 
 
+def holds_results(folder: Path) -> bool:
+    """Whether a report can be made of the folder, as far as its lines tell."""
+    from carp.bench.results_folder import BENCH, STUDY, read_results
+
+    with contextlib.suppress(CarpError):
+        return any(read_results(folder, file).lines for file in (BENCH, STUDY))
+    return False
+
+
 def kept_sections(folder: Path) -> list[Section]:
     """What was made of the very same results before, else made now and kept; a cache that cannot be used is passed."""
     kept: Path | None = None

@@ -45,7 +45,8 @@ function waiting(title, number) {
       fill(place, problemCard(problem, open));
     }
   };
-  fill(place, h("button", { type: "button", class: "quiet", on: { click: open } }, `Show ${title}`));
+  const named = { type: "button", class: "quiet", "aria-label": `Show ${title}` };
+  fill(place, h("button", { ...named, on: { click: open } }, "Show"));
   return place;
 }
 
