@@ -53,6 +53,7 @@ MEANING = "Every word adds to the rating or takes away from it, by itself and wh
 class ReadSentences:
     """The sentences of one document, as a reader takes them."""
 
+    words: NDArray[np.int32]  # [L]
     of_word: Ints  # [L] the sentence of each word
     pull: Floats  # [S] what the words of each add to the rating
     tone: Floats  # [S] what its words say
@@ -83,16 +84,33 @@ class ReadSentences:
             clear = about & self.says(-sign if turned else sign)
             if clear.any():
                 worth = np.where(clear, sign * self.lost * np.minimum(np.abs(self.tone), 1) * self.belonging, 0)
-                best = np.argsort(-worth, kind="stable")[:most]
-                return [int(s) for s in best if worth[s] >= SECOND_AT_LEAST * worth[best[0]]], turned
+                return self._best(worth, most), turned
         return [], False
 
     def about(self, aspect: int, most: int, amount: float = 0.0) -> list[int]:
         """The sentences about an aspect that matter most, whatever they say: of those that pull as the amount does,
         where there is one."""
         worth = np.where(self.aspect == aspect, np.sign(amount) * self.lost if amount else np.abs(self.lost), 0)
-        best = np.argsort(-worth, kind="stable")[:most]
-        return [int(s) for s in best if worth[s] > 0 and worth[s] >= SECOND_AT_LEAST * worth[best[0]]]
+        return self._best(worth, most)
+
+    def mostly_about(self, aspect: int, most: int) -> list[int]:
+        """The sentences that have most to do with an aspect, whoever reads them."""
+        return self._best(np.where(self.aspect == aspect, self.belonging * np.abs(self.pull), 0), most)
+
+    def _best(self, worth: Floats, most: int) -> list[int]:
+        """The sentences worth most and not much less than the first of them, none of the same words as another."""
+        chosen: list[int] = []
+        for number in np.argsort(-worth, kind="stable").tolist():
+            if len(chosen) == most or worth[number] <= 0:
+                break
+            if chosen and worth[number] < SECOND_AT_LEAST * worth[chosen[0]]:
+                break
+            if not any(self._alike(number, other) for other in chosen):
+                chosen.append(number)
+        return chosen
+
+    def _alike(self, one: int, other: int) -> bool:
+        return np.array_equal(self.words[self.of_word == one], self.words[self.of_word == other])
 
 
 class SummedExplainer(AttentionExplainer):
@@ -274,7 +292,7 @@ class SummedExplainer(AttentionExplainer):
         own = self.guide.aspects.membership[words, aspect[of_word]]
         belonging = np.bincount(of_word, own, len(tone)) / np.maximum(np.bincount(of_word, minlength=len(tone)), 1)
         pulled: Floats = np.bincount(of_word, pull, len(tone)).astype(np.float64)
-        return ReadSentences(of_word, pulled, tone, of_rating, aspect, belonging, self.guide.clear_tone)
+        return ReadSentences(words, of_word, pulled, tone, of_rating, aspect, belonging, self.guide.clear_tone)
 
     def _sentences(
         self, document: ReadableDocument, read: ReadSentences, chosen: Sequence[int], pull: Floats, amount: float
@@ -316,7 +334,7 @@ class SummedExplainer(AttentionExplainer):
         self, index: int, aspect: int, share: float, document: ReadableDocument, read: ReadSentences, sentences: int
     ) -> Side:
         belongs = self.guide.aspects.membership[document.words, aspect].astype(np.float64)
-        chosen = read.about(aspect, sentences)
+        chosen = read.mostly_about(aspect, sentences)
         quoted = self._sentences(document, read, chosen, belongs, 1.0)
         name = self.guide.aspects.names[aspect]
         return Side(index, quoted, tuple(name.split(", ")), share, name=name)
