@@ -175,6 +175,9 @@ def _standing(corpus: str, model: str, runs: dict[Run, Line], every: int) -> Sta
 
 
 def _seconds_a_trial(line: Line) -> float:
+    """The training alone where it was timed; else the cell's seconds, which hold its whole search."""
+    if "fit_seconds" in line:
+        return float(line["fit_seconds"])
     return float(line["seconds"]) / max(1, len(line.get("trials", ())))
 
 

@@ -187,7 +187,7 @@ def _difference_cells(model: str, found: Difference) -> list[str]:
 
 
 def _chosen_table(searched: Sequence[ChosenSettings]) -> Table:
-    headings = ["system", "trials a split", "chosen, and on how many splits", "on the edge of what was tried"]
+    headings = ["system", "trials", "chosen, and on how many splits", "on the edge of what was tried"]
     rows = []
     for of in searched:
         values = [
@@ -195,7 +195,8 @@ def _chosen_table(searched: Sequence[ChosenSettings]) -> Table:
             for name, counts in of.values.items()
         ]
         edges = [f"{name} {count} of {of.cells}" for name, count in of.on_edge.items() if count]
-        rows.append(TableRow([of.model, " to ".join(map(str, of.trials)), "; ".join(values), "; ".join(edges)]))
+        trials = " to ".join(map(str, of.trials)) + (" for all splits" if of.shared else " a split")
+        rows.append(TableRow([of.model, trials, "; ".join(values), "; ".join(edges)]))
     return Table("What the searches chose", headings, rows, marked=-1, left=4)
 
 
