@@ -81,14 +81,20 @@ import carp, carp.recommender
 def used():
     now = resource.getrusage(resource.RUSAGE_SELF)
     return now.ru_utime + now.ru_stime
+def memory():  # without files that are mapped
+    return int(open("/proc/self/status").read().split("RssAnon:")[1].split()[0]) * 1024
+memories = {"start": memory()}
 before, began = used(), time.perf_counter()
 model = carp.load(sys.argv[1], device="cpu")
 opened, clock = used() - before, time.perf_counter() - began
+memories["open"] = memory()
 person, thing = model.fitted_corpus.users[0], model.fitted_corpus.items[0]
 before = used()
 model.predict([(person, thing)])
 model.recommend(person, n=10)
-print(json.dumps({"reviews": len(model.fitted_corpus.user), "open": opened, "clock": clock, "answer": used() - before}))
+answered, memories["answer"] = used() - before, memory()
+seconds = {"open": opened, "answer": answered, "open_by_the_clock": clock}
+print(json.dumps({"reviews": len(model.fitted_corpus.user), "seconds": seconds, "memory": memories}))
 """
 
 
@@ -98,10 +104,10 @@ def opened(corpus: Path, within: Path | None) -> Line:
         model = Path(name) / "model"
         train = [sys.executable, "-m", "carp", "train", str(corpus), "--out", str(model), "--model", "bias"]
         trained, trained_memory, _ = watched([*train, "--device", "cpu", "--quiet"])
-        _, opened_memory, said = watched([sys.executable, "-c", OPENING, str(model)])
+        said = watched([sys.executable, "-c", OPENING, str(model)])[2]
         size = sum(file.stat().st_size for file in model.iterdir())
     line = {"part": "open", "model_bytes": size, "train_seconds": round(trained, 1), "train_memory": trained_memory}
-    line |= {"open_memory": opened_memory, **json.loads(said)}
+    line |= json.loads(said)
     prepare.say(json.dumps(line))
     return line
 
