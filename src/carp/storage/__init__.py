@@ -5,7 +5,7 @@ which is checked by the same opening that everything is read by. No pickle, no c
 """
 
 from carp.storage.array_files import arrays_of, load_arrays, save_arrays
-from carp.storage.folder_locks import holding, holding_if_free
+from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn
 from carp.storage.leftovers import bring_back, sweep
 from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
 from carp.storage.sealed_folders import (
@@ -48,6 +48,7 @@ __all__ = [
     "folder_size",
     "holding",
     "holding_if_free",
+    "holding_in_turn",
     "json_of",
     "kind_of",
     "load_arrays",
