@@ -1,4 +1,4 @@
-"""Commands at s3:// addresses, against a server of moto's on this machine: `make s3` installs it and s3fs."""
+"""Commands at s3:// addresses, against a server of moto's on this machine: `make test-buckets` installs it and s3fs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from carp.storage import MANIFEST
 BUCKET = "reviews"
 NEEDED = ("moto", "flask", "s3fs", "boto3")
 pytestmark = pytest.mark.skipif(
-    not all(map(find_spec, NEEDED)), reason=f"needs {', '.join(NEEDED)}: make s3 installs them"
+    not all(map(find_spec, NEEDED)), reason=f"needs {', '.join(NEEDED)}: make test-buckets installs them"
 )
 
 

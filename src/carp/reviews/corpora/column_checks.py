@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from carp.reviews.corpora.string_column import StringColumn, let_go, pieces, stretch, stretches
-from carp.reviews.documents import stretches_of
+from carp.reviews.corpora.string_column import StringColumn, let_go, pieces, stretch, stretches, stretches_of
 
 BYTES_AT_ONCE = 1 << 22  # of texts, or one text
 NOT_ASCII = 0x80
