@@ -6,7 +6,7 @@ CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking comparison docs torture torture-serve audit test-postgres test-buckets cluster manifests container scale lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking comparison studies docs torture torture-serve audit test-postgres test-buckets cluster manifests container scale lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -67,6 +67,10 @@ ranking: install  # lists of recommendations judged; CORPORA are folders made by
 comparison:  # every system on the same splits; CORPORA as for ranking, on a GPU, by the Python that has torch for it
 	PYTHONPATH=src $(PYTHON) benchmarks/comparison.py run $(CORPORA) --processes 16 --out build/comparison
 	PYTHONPATH=src $(PYTHON) benchmarks/comparison.py take build/comparison --into results
+
+studies:  # the paper's analyses on CORPORA, restartable; on a GPU, by the Python that has torch for it
+	PYTHONPATH=src $(PYTHON) benchmarks/paper_studies.py run $(CORPORA) --kept results --processes 15 --out build/studies
+	PYTHONPATH=src $(PYTHON) benchmarks/paper_studies.py take build/studies --into results
 
 docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
