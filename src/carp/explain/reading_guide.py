@@ -135,9 +135,7 @@ def make_guide(corpus: FittedCorpus) -> ReadingGuide:
     vocabulary = corpus.vocabulary.words
     # The model may have been given the stop words of another language, or none: names are still free of them.
     languages = corpus.facts["corpus"].get("languages", [ENGLISH])
-    aspects = find_aspects(
-        *clauses(corpus), vocabulary, praise.of_words(vocabulary), no_names=stop_words_in(languages)
-    )
+    aspects = find_aspects(*clauses(corpus), vocabulary, praise.of_words(vocabulary), no_names=stop_words_in(languages))
     return ReadingGuide(praise, aspects, mean, _clear_tone(corpus, praise, train))
 
 
