@@ -310,6 +310,10 @@ def test_a_line_without_praise_tells_the_average_and_what_the_texts_do():
     unmoved = replace(silent, texts_move=0.001)
     assert reason_line(unmoved).endswith("leaves the prediction where the averages have it.")
     assert reason_line(replace(silent, item_mean=None)).startswith("Nobody has rated it.")
+    unsure = replace(
+        stout(), item_mean=5.0, findings=(replace(stout().findings[0], sentences=(said("Piny.", 3.0, "P"),)),)
+    )
+    assert reason_line(unsure).endswith("What people write about “aroma” speaks for it.")
 
 
 def test_where_little_is_known_a_line_quotes_nobody():

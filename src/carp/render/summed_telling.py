@@ -127,9 +127,9 @@ def reason_line(explanation: Explanation) -> str:
     told = worth_telling(explanation)
     kinds = [(kind_of(one, explanation), one) for one in told.findings]
     praised = next((one for kind, one in kinds if kind == "praise"), None)
-    against = [words for kind, words in _clauses(told) if kind in AGAINST]
     if praised is None:
-        return " ".join([_average(explanation), *map(_sentence, against)])
+        return " ".join([_average(explanation), *(_sentence(words) for _, words in _clauses(told))])
+    against = [words for kind, words in _clauses(told) if kind in AGAINST]
     texts = [one.text for one in praised.sentences]
     named = next((text for text in texts if names_aspect(text, praised.aspect)), None)
     what, quote = ("it", texts[0]) if named is None else (quoted_aspect(praised), named)
