@@ -382,10 +382,10 @@ class SummedExplainer(AttentionExplainer):
         return AspectOpinion(side, who, who, float(worth[said].mean()), ())
 
     def summarise(self, question: Question, n: int) -> list[SummarySentence]:
-        """The sentences of what is told of the thing, with whether they speak for or against it."""
+        """The sentences of what is told of the thing, with whether they speak for or against it; no text twice."""
         (found,) = self.explain([question])
         names = self.guide.aspects.names
-        return [
+        told = [
             SummarySentence(
                 **{field.name: getattr(sentence, field.name) for field in fields(sentence)},
                 weight=abs(one.amount),
@@ -395,7 +395,8 @@ class SummedExplainer(AttentionExplainer):
             )
             for one in found.findings
             for sentence in one.sentences
-        ][:n]
+        ]
+        return list({sentence.text: sentence for sentence in reversed(told)}.values())[::-1][:n]
 
     # ---- many pairs
 
