@@ -41,8 +41,8 @@ TINY = {
     "aspects": 2,
     "vocabulary_size": 200,
     "min_reviews": 1,
-    "epochs": 20,
-    "patience": 20,
+    "epochs": 12,
+    "patience": 12,
     "batch_size": 40,
     "learning_rate": 0.01,
 }

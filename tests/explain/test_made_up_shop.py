@@ -12,7 +12,7 @@ from carp.reviews.corpora.corpus import build_corpus
 from carp.reviews.shop.made_up_shop import make_shop
 from carp.reviews.sources.formats import read_reviews
 
-PAIRS = 250  # of 945 that are held out
+PAIRS = 120  # of 945 that are held out
 
 
 @pytest.fixture(scope="module")

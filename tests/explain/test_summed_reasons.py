@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 import carp
 from carp.errors import UsageError
+from carp.explain.explainer import explainer_for
 from carp.explain.explanation import LITTLE
 from carp.explain.faithfulness.planted_causes import planted_causes_found
 from carp.explain.named_aspects import EVERYTHING, OTHER, find_aspects, seeded_aspects
@@ -23,6 +25,7 @@ from carp.reviews.shop.made_up_shop import TOPICS, make_shop
 from carp.reviews.shop.sentence_writer import topic_of_sentence
 from carp.reviews.sources.formats import read_reviews
 from carp.reviews.split_parts import TEST
+from carp.serve.caches import RememberingCorpus
 
 PAIRS = 60
 QUICK = {"directions": 16, "rarity": 1.0, "from_mean": False, "rounds": 6, "bigrams": 2_000}
@@ -44,6 +47,16 @@ def explained(rec):
     corpus = rec.fitted_corpus
     held = np.flatnonzero(corpus.part == TEST)[:PAIRS]
     return [rec.explain(corpus.users[int(corpus.user[r])], corpus.items[int(corpus.item[r])]) for r in held]
+
+
+def test_a_document_that_was_read_before_gives_every_pair_its_own_reasons(rec, explained):
+    """The service keeps documents, and with them what is the same for all pairs; nothing of a pair stays behind."""
+    corpus = RememberingCorpus.of(rec.fitted_corpus)
+    keeping = explainer_for(replace(rec.fitted_model, corpus=corpus), rec.explainer.guide)
+    for _ in range(2):
+        for one in explained:
+            question = known_pair(corpus, corpus.users.index()[one.user], corpus.items.index()[one.item])
+            assert keeping.explain([question]) == [one]
 
 
 # ---- sums

@@ -208,6 +208,15 @@ def test_the_service_ends_cleanly_when_told_to(bundle, number, workers):
     assert "Stopped." in "".join(said)
 
 
+def test_who_computes_gives_way_to_the_door(service):
+    """Health is answered by the door, which needs a core for a moment while others need all of them."""
+    process, address, _ = service
+    get(address, "/ready")
+    door = os.getpriority(os.PRIO_PROCESS, process.pid)
+    for one in (*children_of(process.pid), *engines_of(process)):
+        assert os.getpriority(os.PRIO_PROCESS, one) > door
+
+
 def test_an_engine_that_dies_is_replaced_and_nobody_notices(bundle, recommender):
     users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
     with serving(bundle, "--workers", "2") as (process, address, said):

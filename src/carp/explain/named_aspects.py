@@ -57,10 +57,11 @@ class NamedAspects:
     def of_sentences(self, words: NDArray[np.int32], sentence: Ints, sentences: int) -> Ints:
         """The aspect that each sentence is about most, by the words of the model and their sentences; the last where no
         word of it is clearly one of any other."""
-        shares = self.membership[words]
-        about, clearest = np.zeros((2, sentences, len(self.names)))
-        np.add.at(about, sentence, shares)
-        np.maximum.at(clearest, sentence, shares)
+        shares = self.membership[words].astype(np.float64).ravel()
+        cells = (sentence[:, None] * len(self.names) + np.arange(len(self.names))).ravel()
+        clearest = np.zeros((sentences, len(self.names)))
+        np.maximum.at(clearest.reshape(-1), cells, shares)  # along one axis, where NumPy is quick at it
+        about = np.bincount(cells, shares, clearest.size).reshape(clearest.shape).astype(np.float64)
         about[:, -1] *= 0.5  # words that belong nowhere decide only where nothing else is said
         about[:, :-1] *= clearest[:, :-1] >= OWN_SHARE  # "highly recommended" is about nothing
         about[:, -1] += 1e-9

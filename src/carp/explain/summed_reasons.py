@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ from carp.explain.question import Detail, Question, as_batch, held_out
 from carp.models.meeting import Meeting, MeetingParts
 from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split_parts import TRAIN
+from carp.training.fitted_model import FittedModel
 
 Ints = NDArray[np.int64]
 FINDINGS = 6
@@ -69,6 +71,10 @@ class ReadSentences:
         words = np.maximum(np.bincount(self.of_word, minlength=len(self.pull)), 1)
         found: Floats = (self.pull - self.pull.sum() * words / max(1, words.sum())) / np.sqrt(words)
         return found
+
+    def pulled_by(self, pull: Floats) -> ReadSentences:
+        """The same sentences where each word adds so much to the rating."""
+        return replace(self, pull=np.bincount(self.of_word, pull, len(self.tone)).astype(np.float64))
 
     def says(self, sign: float) -> NDArray[np.bool_]:
         """Which sentences clearly praise, or complain where the sign is below 0."""
@@ -119,6 +125,11 @@ class SummedExplainer(AttentionExplainer):
     for_and_against = True
     chooses_by_guide = True
 
+    def __init__(self, fitted: FittedModel) -> None:
+        super().__init__(fitted)
+        # What is the same for every pair, as long as somebody keeps the document.
+        self._read_before: WeakKeyDictionary[ReadableDocument, ReadSentences] = WeakKeyDictionary()
+
     @cached_property
     def _shares(self) -> torch.Tensor:
         return torch.from_numpy(self.guide.aspects.membership).to(self.fitted.device)
@@ -138,7 +149,9 @@ class SummedExplainer(AttentionExplainer):
     def _explain_one(self, question: Question, detail: Detail) -> Explanation:
         batch = as_batch(self.corpus, question, self.fitted.device)
         parts, *pulled = self._model.parts(batch, self._shares)
-        rating = float(np.clip(float(self._model.as_rating(parts.total(), batch.users)[0]), 1, self.corpus.levels))
+        total = parts.total()
+        rated = self._model.as_rating(total, batch.users)
+        rating = float(np.clip(float(rated[0]), 1, self.corpus.levels))
         user_pull, item_pull = (_numbers(found)[0] for found in pulled)
         user = self._read(question.user_document, user_pull)
         item = self._read(question.item_document, item_pull)
@@ -150,7 +163,7 @@ class SummedExplainer(AttentionExplainer):
             aspects=sides,
             target=held_out(self.corpus, question, {"matched": list(sides)}),
             meaning=MEANING,
-            parts=self._parts(parts, batch.users, rating),
+            parts=self._parts(parts, float((rated - self._model.curve(total))[0]), rating),
             findings=findings,
             cases=self._cases(question, float(parts.by_person.sum()), rating - without),
             meetings=self._meetings(parts),
@@ -160,13 +173,9 @@ class SummedExplainer(AttentionExplainer):
 
     # ---- the sum
 
-    def _wider(self, parts: MeetingParts, users: torch.Tensor) -> float:
-        """What a person's own width of rating adds, in stars."""
-        total = parts.total()
-        return float((self._model.as_rating(total, users) - self._model.curve(total))[0])
-
-    def _parts(self, parts: MeetingParts, users: torch.Tensor, rating: float) -> tuple[Part, ...]:
-        """Amounts that sum to the rating shown: the scale's own low end is in the mean."""
+    def _parts(self, parts: MeetingParts, wider: float, rating: float) -> tuple[Part, ...]:
+        """Amounts that sum to the rating shown: the scale's own low end is in the mean. A person's own width of rating
+        makes it wider by so many stars."""
         names, star = self.guide.aspects.names, self._star
         amounts = star * aspect_amounts(parts)
         mean = self.corpus.own_rating(float(parts.mean[0]))
@@ -178,7 +187,7 @@ class SummedExplainer(AttentionExplainer):
             *(Part("aspect", name, float(amount)) for name, amount in zip(names[:-1], amounts, strict=False)),
             Part("other words", "other words about this thing", float(amounts[len(names) - 1])),
             Part("name", "what it is called", float(amounts[len(names)])),
-            Part("width", "how widely this person rates", star * self._wider(parts, users)),
+            Part("width", "how widely this person rates", star * wider),
         ]
         scale = self.corpus.own_rating(rating) - sum(part.amount for part in found)
         return (*(part for part in found if part.amount or part.kind in ("mean", "person", "thing")),) + (
@@ -272,13 +281,19 @@ class SummedExplainer(AttentionExplainer):
     # ---- sentences
 
     def _read(self, document: ReadableDocument, pull: Floats) -> ReadSentences:
-        count = len(document.words)
+        pull = pull[: len(document.words)]
+        before = self._read_before.get(document)
+        if before is not None:
+            return before.pulled_by(pull)
+        found = self._reading(document.words, document.sentence_numbers, pull, self._tones(document))
+        self._read_before[document] = found
+        return found
+
+    def _tones(self, document: ReadableDocument) -> list[tuple[float, float]]:
         if any(source.rating is None for source in document.sources.values()):  # pasted: their numbers are no records
-            tones = [(float(self.guide.tones(document.sources[r])[place]), 0.0) for r, place in document.sentences]
-            return self._reading(document.words, document.sentence_numbers, pull[:count], tones)
+            return [(float(self.guide.tones(document.sources[r])[place]), 0.0) for r, place in document.sentences]
         self.guide.remember(document.sources)
-        tones = [self._tone(record, place, document.sources[record]) for record, place in document.sentences]
-        return self._reading(document.words, document.sentence_numbers, pull[:count], tones)
+        return [self._tone(record, place, document.sources[record]) for record, place in document.sentences]
 
     def _tone(self, record: int, place: int, source: WrittenReview) -> tuple[float, float]:
         of_rating = self.guide.of_rating(float(self.corpus.rating[record]))
@@ -291,8 +306,9 @@ class SummedExplainer(AttentionExplainer):
         aspect = self.guide.aspects.of_sentences(words, of_word, len(tone))
         own = self.guide.aspects.membership[words, aspect[of_word]]
         belonging = np.bincount(of_word, own, len(tone)) / np.maximum(np.bincount(of_word, minlength=len(tone)), 1)
-        pulled: Floats = np.bincount(of_word, pull, len(tone)).astype(np.float64)
-        return ReadSentences(words, of_word, pulled, tone, of_rating, aspect, belonging, self.guide.clear_tone)
+        silent = np.zeros(len(tone))
+        found = ReadSentences(words, of_word, silent, tone, of_rating, aspect, belonging, self.guide.clear_tone)
+        return found.pulled_by(pull)
 
     def _sentences(
         self, document: ReadableDocument, read: ReadSentences, chosen: Sequence[int], pull: Floats, amount: float

@@ -218,7 +218,8 @@ def take_or(values: Tensor, places: Tensor, unknown: float | Tensor) -> Tensor:
     >>> take_or(torch.tensor([3.0, 4.0]), torch.tensor([1, -1]), 0.5).tolist()
     [4.0, 0.5]
     """
-    return torch.where(places >= 0, values[places.clamp_min(0)], torch.as_tensor(unknown, dtype=values.dtype))
+    other = unknown if isinstance(unknown, float) else unknown.to(values.dtype)
+    return torch.where(places >= 0, values[places.clamp_min(0)], other)
 
 
 def take_rows(table: Tensor, places: Tensor) -> Tensor:

@@ -462,6 +462,8 @@ class SideReading:
         second = (places + (terms > self.known_words)).clamp_max(self.words.shape[1] - 1)
         of_group = (shares[self.words[rows, places]] + shares[self.words[rows, second]]) / 2
         linear = Segments.of(rows, len(self.words)).sums(of_group * self.linear.unsqueeze(1))
+        if len(self.words) == 1:  # no need to pick out the occurrences of the only document
+            return linear, (of_group.T @ self.image).unsqueeze(0)
         image = [of_group[rows == row].T @ self.image[rows == row] for row in range(len(self.words))]
         return linear, torch.stack(image)
 

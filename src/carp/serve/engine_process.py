@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 EARLY = 2.0  # seconds after its start: an engine that ends so soon may do so again and again
 MOST_EARLY = 5
 AWHILE = 0.2  # seconds between looks at whether an engine has died
+GIVES_WAY = 10  # nicer by so much than the door, which needs a core for a moment and should not wait for it
 
 
 def main(control: int, model: str, results: str, engines: int) -> None:
@@ -50,6 +51,7 @@ def main(control: int, model: str, results: str, engines: int) -> None:
     door = socket.socket(fileno=control)
     try:
         family = _load(door, Path(model), Path(results) if results else None)
+        os.nice(GIVES_WAY)  # and the engines, which are forked from here
         for _ in range(engines):
             family.start()
         family.live()
@@ -148,6 +150,8 @@ class _Family:
 
     def _start_reporter(self) -> None:
         """The report of results takes seconds: it is made in a process of its own, and left in the user's cache."""
+        if self.answerer.results_folder is None:
+            return
         self.reporter = os.fork()
         if self.reporter == 0:
             with contextlib.suppress(BaseException):  # an engine that is asked for the report says what is wrong
