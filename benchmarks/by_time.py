@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from carp.bench.cells import current_commit, machine
-from carp.bench.datasets import load_corpus
+from carp.bench.datasets import SLIM, load_corpus
 from carp.errors import CarpError
 from carp.recommender import Recommender
 from carp.reviews.corpora.corpus import Corpus
@@ -29,25 +29,27 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["bias", "mf", "ridge", "meeting"])
     parser.add_argument("--rules", nargs="+", default=["time"], help="time, or time:2013-01-31")
     parser.add_argument("--out", type=Path, default=Path("results/by-time.jsonl"))
+    parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    words = [*(folder.name for folder in given.corpora), "--models", *given.models, "--rules", *given.rules]
+    names = [folder.name.removesuffix(SLIM) for folder in given.corpora]
+    words = [*names, "--models", *given.models, "--rules", *given.rules]
     command = f"python benchmarks/by_time.py {shlex.join(words)} --out {given.out.name}"
-    for folder in given.corpora:
+    for folder, name in zip(given.corpora, names, strict=True):
         corpus = load_corpus(folder)
         for rule in given.rules:
             for model in given.models:
-                line = {"corpus": folder.name, "fingerprint": corpus.fingerprint, "rule": rule, "model": model}
-                line |= {**measured(corpus, rule, model), "command": command, "commit": current_commit()}
+                line = {"corpus": name, "fingerprint": corpus.fingerprint, "rule": rule, "model": model}
+                line |= {**measured(corpus, rule, model, given.device), "command": command, "commit": current_commit()}
                 with given.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({**line, "machine": machine("cpu")}) + "\n")
-                print(folder.name, rule, model, line.get("error") or line["rows"], flush=True)
+                    file.write(json.dumps({**line, "machine": machine(given.device)}) + "\n")
+                print(name, rule, model, line.get("error") or line["rows"], flush=True)
 
 
-def measured(corpus: Corpus, rule: str, model: str) -> dict[str, Any]:
+def measured(corpus: Corpus, rule: str, model: str, device: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        recommender = Recommender(model, seed=0, device="cpu").fit(corpus, split=rule, progress=False)
+        recommender = Recommender(model, seed=0, device=device).fit(corpus, split=rule, progress=False)
     except CarpError as error:
         return {"error": str(error)}
     return {**recommender.evaluate(), "seed": 0, "seconds": round(time.monotonic() - began, 1)}

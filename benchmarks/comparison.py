@@ -3,11 +3,11 @@
     python benchmarks/comparison.py run CORPUS... --out FOLDER [--splits 0-4] [--models NAME,NAME] [--processes 16]
     python benchmarks/comparison.py take FOLDER --into results [--lines FILE]
 
-`run` needs torch, numpy and safetensors alone, and takes prepared corpora or slim copies of them. Every system that
-learns by steps has its settings searched with the same number of trials, over the paper's latent sizes and over
-learning rates or, for factorisations, penalties. The cells are those of `carp bench`, and so are the results. With
---known FILE, trials that an earlier bench.jsonl records of a cell are not run again, if the cell was given the same
-settings: name them only for models whose code has not changed since.
+`run` needs torch, numpy and safetensors alone, and takes prepared corpora or slim copies of them. The settings of
+every system that learns by steps are chosen once for a corpus, by the mean validation error of splits that are not
+measured: as many as together have enough validation pairs. The search walks over the paper's latent sizes and over
+learning rates or, for factorisations, penalties, until all neighbours of the best point are known. The cells are those
+of `carp bench`, and so are the results.
 
 `take` puts what was found into the results that are kept: cells of splits 0 to 4 into bench.jsonl and errors.jsonl, in
 the place of those of the same system, corpus and split; of splits 5 to 9 into fresh-splits.jsonl and
@@ -18,22 +18,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import source_tree  # noqa: F401
-from carp.bench.cells import Cell, changed
+from carp.bench.cells import Cell
 from carp.bench.datasets import CorpusSource, find_sources, load_corpus
 from carp.bench.grid import Grid, read_systems, run_grid, told_line
 from carp.bench.pair_errors import ERRORS
 from carp.bench.results_folder import BENCH
-from carp.bench.settings_search import SEARCH
 from carp.models import REGISTRY, model_class
-from carp.storage import append_json_line
 
-TRIALS = 8
+TRIALS = 16  # at most; a walk ends before where it has found the best point
+FIRST_CHOOSING_SPLIT = 100
+PAIRS_TO_CHOOSE_BY = 2_400  # validation pairs
+MOST_CHOOSING_SPLITS = 5
+VALIDATION = 0.08  # of all reviews
 LARGE = 30_000  # reviews, from which on batches are larger and training waits less
 SMALL_SETTINGS, LARGE_SETTINGS = {"patience": 4}, {"patience": 3, "batch_size": 400}
 FIRST_SPLITS = range(5)
@@ -51,7 +54,6 @@ def main() -> None:
     run.add_argument("--splits", default="0-4", help="the first and the last split seed")
     run.add_argument("--models", default=",".join(name for name in REGISTRY))
     run.add_argument("--trials", type=int, default=TRIALS)
-    run.add_argument("--known", type=Path, help="a bench.jsonl whose trials are taken over")
     run.add_argument("--processes", type=int, default=1)
     run.add_argument("--device", default="auto")
     take = commands.add_parser("take")
@@ -68,8 +70,6 @@ def main() -> None:
         for cell in comparison_cells(given.corpora, given.models, given.trials, last + 1)
         if cell.split_seed >= first
     ]
-    if given.known:
-        take_trials(cells, _lines(given.known), given.out)
     outcome = run_grid(cells, given.out, processes=given.processes, device=given.device, told=_tell)
     sys.exit(1 if outcome.failed else 0)
 
@@ -77,32 +77,29 @@ def main() -> None:
 def comparison_cells(corpora: Sequence[Path], models: str, trials: int, splits: int) -> list[Cell]:
     """Splits outermost, so that what is there when time runs out is a smaller comparison."""
     found: list[Cell] = []
-    for source in find_sources(list(corpora)):
-        reviews = len(load_corpus(Path(source.path)))
+    counted = [(len(load_corpus(Path(source.path))), source) for source in find_sources(list(corpora))]
+    for reviews, source in sorted(counted, key=lambda one: -one[0]):  # what takes longest begins first
         settings = LARGE_SETTINGS if reviews > LARGE else SMALL_SETTINGS
         for system in read_systems(models):
             if system.model == EXACT and reviews > MOST_EXACT_PAIRS:
                 continue
-            found += _cells_of(source, system.label, settings, trials, splits)
+            found += _cells_of(source, system.label, (settings, trials, {}, choosing_splits(reviews)), splits)
     return sorted(found, key=lambda cell: cell.split_seed)
 
 
-def _cells_of(source: CorpusSource, label: str, settings: dict[str, Any], trials: int, splits: int) -> list[Cell]:
+def choosing_splits(reviews: int) -> range:
+    """Seeds of the splits on which the settings for a corpus are chosen.
+
+    >>> [len(choosing_splits(reviews)) for reviews in (10_254, 18_107, 63_084)]
+    [3, 2, 1]
+    """
+    splits = math.ceil(PAIRS_TO_CHOOSE_BY / (VALIDATION * reviews))
+    return range(FIRST_CHOOSING_SPLIT, FIRST_CHOOSING_SPLIT + min(splits, MOST_CHOOSING_SPLITS))
+
+
+def _cells_of(source: CorpusSource, label: str, searched: tuple[Any, ...], splits: int) -> list[Cell]:
     learns = model_class(label.partition(":")[0]).learns
-    grid = Grid(read_systems(label), [source], splits, settings if learns else {}, trials if learns else 0)
-    return grid.cells()
-
-
-def take_trials(cells: Iterable[Cell], known: Iterable[Line], out: Path) -> None:
-    """Begin the searches of cells with the trials that are known of them."""
-    earlier = {(line["model"], line["fingerprint"], line["split_seed"], _text(line["given"])): line for line in known}
-    for cell in cells:
-        key = (cell.label, cell.fingerprint, cell.split_seed, _text(changed(cell.model, cell.settings)))
-        file = out / SEARCH / f"{cell.identity}.jsonl"
-        if key in earlier and cell.search and not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            for trial in earlier[key].get("trials") or []:
-                append_json_line(file, trial)
+    return Grid(read_systems(label), [source], splits, *(searched if learns else ())).cells()
 
 
 def take_over(folder: Path, into: Path, lines_file: str | None) -> None:
@@ -147,10 +144,6 @@ def _texts(file: Path) -> list[str]:
 
 def _lines(file: Path) -> list[Line]:
     return [json.loads(text) for text in _texts(file)]
-
-
-def _text(settings: dict[str, Any]) -> str:
-    return json.dumps(settings, sort_keys=True)
 
 
 def _tell(line: Line, done: int, total: int) -> None:

@@ -8,7 +8,8 @@
 CORPUS is a folder made by `carp prepare`; models of the same name and corpus that differ in their seed alone are also
 held against each other (stability). Settings follow a model's name after colons. With --shop the demo's made-up shop
 is a corpus too, where every rating has a known cause. Lines are added as they are measured, and what is there already
-is not measured again; faithfulness_tables.py makes tables of them.
+is not measured again; faithfulness_tables.py makes tables of them. CORPUS alone needs torch, numpy, safetensors, scipy
+and scikit-learn, so that networks can be trained and measured on a bare machine with a GPU.
 """
 
 from __future__ import annotations
@@ -63,16 +64,23 @@ def trained(given: argparse.Namespace) -> Iterator[Group]:
 
 
 def corpora(given: argparse.Namespace) -> Iterator[tuple[str, Any, Any]]:
-    from carp.cli.demo import SHOP_SIZE
-    from carp.reviews.corpora.corpus import Corpus, build_corpus
-    from carp.reviews.shop.made_up_shop import make_shop
-    from carp.reviews.sources.formats import read_reviews
+    from carp.reviews.corpora.corpus import Corpus
 
     for path in given.corpora:
         yield Path(path).resolve().name, Corpus.load(Path(path)), None
     if given.shop:
-        shop = make_shop(seed=0, **SHOP_SIZE)
-        yield SHOP, build_corpus(read_reviews(shop.frame())), shop
+        yield SHOP, *made_up_shop()
+
+
+def made_up_shop() -> tuple[Any, Any]:
+    """The demo's, which needs more packages than the measures do."""
+    from carp.cli.demo import SHOP_SIZE
+    from carp.reviews.corpora.corpus import build_corpus
+    from carp.reviews.shop.made_up_shop import make_shop
+    from carp.reviews.sources.formats import read_reviews
+
+    shop = make_shop(seed=0, **SHOP_SIZE)
+    return build_corpus(read_reviews(shop.frame())), shop
 
 
 def shop_settings(name: str) -> dict[str, Any]:
@@ -96,7 +104,7 @@ def loaded(given: argparse.Namespace) -> Iterator[Group]:
     """Bundles as they are; those of one model on one split belong together."""
     import carp
     from carp.bench.cells import all_settings, changed
-    from carp.cli.use_commands import made_up_shop
+    from carp.cli.use_commands import made_up_shop as shop_of
 
     groups: dict[tuple[Any, ...], Group] = {}
     for path in given.bundles:
@@ -110,7 +118,7 @@ def loaded(given: argparse.Namespace) -> Iterator[Group]:
         label = f"{member.name}:variant={variant}" if variant else member.name
         group = groups.setdefault(key, Group(corpus, label))
         group.aspects = next((Path(text) for text in given.aspects if "=" not in text), None)
-        group.shop = made_up_shop(member)
+        group.shop = shop_of(member)
         group.members.append(member)
     yield from groups.values()
 
@@ -174,7 +182,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     lines = []
-    for groups in (loaded(given), trained(given)):
+    for groups in (loaded(given) if given.bundles else (), trained(given)):
         for group in groups:
             for line in measure(group, given):
                 lines.append(line)

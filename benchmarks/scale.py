@@ -35,13 +35,16 @@ YELP16_17 = ["--since", "2016-01-01", "--until", "2017-12-31"]
 NEW = 1_000  # reviews that come in
 
 
-def prepared(sizes: list[int], cores: int, within: Path | None) -> list[Line]:
+def prepared(sizes: list[int], cores: int, within: Path | None, kept: Path | None = None) -> list[Line]:
+    """Preparing so many reviews each. The corpus of the last size stays at the place `kept`."""
     lines = []
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=within) as folder:
             file = Path(folder) / "reviews.json"
             yelp_shaped.write_reviews(file, size)
             found = prepare.run("ours", file, size, Path(folder), cores, YELP16_17)
+            if kept is not None and size == sizes[-1]:
+                shutil.move(Path(folder) / "corpus-ours", kept)
         lines.append({"part": "prepare", **found})
         prepare.say(json.dumps(lines[-1]))
     return lines
@@ -122,11 +125,17 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where the temporary files lie")
+    parser.add_argument("--last-corpus", type=Path, help="where the corpus of the last size is kept (prepare)")
     parser.add_argument("--out", type=Path, default=Path("results/scale.jsonl"))
     given = parser.parse_args()
-    sized = {"prepare": prepared, "ray": on_ray}
-    lines = sized[given.part](given.sizes, given.cores, given.folder) if given.part in sized else upkeep()
-    about: Line = {"command": f"python benchmarks/scale.py {given.part}", "cores": os.cpu_count()}
+    if given.part == "prepare":
+        lines = prepared(given.sizes, given.cores, given.folder, given.last_corpus)
+    else:
+        lines = on_ray(given.sizes, given.cores, given.folder) if given.part == "ray" else upkeep()
+    from carp.bench.cells import current_commit
+
+    about: Line = {"command": f"python benchmarks/scale.py {given.part}", "commit": current_commit()}
+    about |= {"cores": os.cpu_count()}
     about |= {"load_average": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d")}
     before = given.out.read_text().splitlines() if given.out.exists() else []
     kept = [line for line in before if json.loads(line)["part"] != given.part]

@@ -2,8 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+
+_WITH_OPTIONS: ContextVar[bool] = ContextVar("with options", default=False)
+_COMMAND = re.compile(r"\bcarp [a-z]+\b")  # something to type, in Python too
+_IN_PYTHON = (
+    (re.compile(r"--(?:item-)?column (\w+)=(\w+)"), r'columns={"\1": "\2"}'),
+    (re.compile(r'"\} columns=\{'), '", '),
+    (re.compile(r"--rating-range (\w+) (\w+)"), r"rating_range=(\1, \2)"),
+    (re.compile(r"--set (\w+=)"), r"\1"),
+    (re.compile(r"--set\b"), "settings"),
+    (re.compile(r"--(device|model|format|encoding) ([a-z][\w:]*)"), r'\1="\2"'),
+)
+_OPTION = re.compile(r"(?<![^\s(])--([a-z]+(?:-[a-z]+)*)")
+_CLAUSE = re.compile(r"(; |, or )")
+
+
+@contextlib.contextmanager
+def telling_of_options() -> Iterator[None]:
+    """Errors printed inside name options of the command line; those of Python calls name arguments."""
+    before = _WITH_OPTIONS.set(True)
+    try:
+        yield
+    finally:
+        _WITH_OPTIONS.reset(before)
+
+
+def in_python(text: str) -> str:
+    """The arguments of a Python call for the options of a command.
+
+    >>> in_python("lower it with --set learning_rate=..., or choose another --out")
+    'lower it with learning_rate=..., or choose another out'
+    >>> in_python("say which one it is with --column text=NAME")
+    'say which one it is with columns={"text": "NAME"}'
+    >>> in_python("run carp prepare FILE --out corpus first")
+    'run carp prepare FILE --out corpus first'
+    """
+    return "".join(clause if _COMMAND.search(clause) else _argument(clause) for clause in _CLAUSE.split(text))
+
+
+def _argument(text: str) -> str:
+    for option, argument in _IN_PYTHON:
+        text = option.sub(argument, text)
+    return _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
 
 
 class CarpError(Exception):
@@ -25,7 +70,8 @@ class CarpError(Exception):
         place = f"{self.where}: " if self.where else ""
         remedy = f" Fix: {self.fix}" if self.fix else ""
         end = "" if not remedy or remedy.endswith(("?", ".", "!")) else "."
-        return f"{place}{self.what}.{remedy}{end}"
+        parts = place, f"{self.what}.", f"{remedy}{end}"  # no place on a disk begins with dashes
+        return "".join(parts if _WITH_OPTIONS.get() else map(in_python, parts))
 
 
 class CarpWarning(UserWarning):

@@ -39,11 +39,13 @@ def sort_settings(model: str, given: Mapping[str, Any]) -> Settings:
     for name in given:
         if name not in names:
             raise UsageError(f"there is no setting {name!r} for {model}", fix=_whose(name) or nearest(name, names))
+    config = {**_usual_config(model), **_share(given, kind.Config)}
+    trained = {**kind.training_defaults, **kind.training_presets.get(str(config.get("variant")), {}), **given}
     settings = Settings(
-        from_settings(FitSettings, _share(given, FitSettings)),
+        from_settings(FitSettings, _share(trained, FitSettings)),
         from_settings(TextSettings, {**kind.text_defaults, **_share(given, TextSettings)}),
-        from_settings(TrainingSettings, {**kind.training_defaults, **_share(given, TrainingSettings)}),
-        make_config(kind, {**_usual_config(model), **_share(given, kind.Config)}),
+        from_settings(TrainingSettings, _share(trained, TrainingSettings)),
+        make_config(kind, config),
     )
     for group in (settings.fit, settings.text, settings.training, settings.config):
         _check_numbers(group, given)

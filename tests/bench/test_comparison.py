@@ -10,7 +10,6 @@ import pytest
 import comparison
 from carp.bench.pair_errors import ErrorColumns
 from carp.bench.results_folder import BENCH, read_results
-from carp.bench.settings_search import SEARCH
 
 
 @pytest.fixture
@@ -58,12 +57,3 @@ def test_what_was_found_takes_the_place_of_what_was_there(corpus, tmp_path, comm
         assert len(records) == len(squared) == line["test_pairs"]
     assert command("take", tmp_path / "first", "--into", kept, "--lines", "apart.jsonl") == 0
     assert len(lines(kept / "apart.jsonl")) == 4
-
-
-def test_trials_that_are_known_are_not_run_again(corpus, tmp_path):
-    (cell,) = comparison.comparison_cells([corpus], "mf", 3, 1)
-    tried = [{"settings": {"latent_size": 25, "penalty": 0.3}, "valid_mse": 1.5}]
-    known = {"model": "mf", "fingerprint": cell.fingerprint, "split_seed": 0, "given": {"patience": 4}, "trials": tried}
-    other = {**known, "given": {"patience": 9}, "trials": []}
-    comparison.take_trials([cell], [known, other], tmp_path)
-    assert lines(tmp_path / SEARCH / f"{cell.identity}.jsonl") == tried

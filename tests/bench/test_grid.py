@@ -8,6 +8,8 @@ import json
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -193,9 +195,11 @@ def search_cell(corpus, trials=3, space=None):
 
 
 def test_the_usual_search_is_the_papers_grid_of_latent_sizes():
-    sizes, rates = [25, 50, 100, 150, 200, 300], [0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01]
-    assert search_space("carp") == {"latent_size": sizes, "learning_rate": rates}
-    assert search_space("mf") == search_space("rblt") == {"latent_size": sizes, "penalty": [0.03, 0.1, 0.3, 1.0, 3.0]}
+    searched, of_factors = search_space("carp"), search_space("mf")
+    assert searched["latent_size"] == of_factors["latent_size"] == [25, 50, 100, 150, 200, 300]
+    assert set(searched) == {"latent_size", "learning_rate"}
+    assert set(of_factors) == {"latent_size", "penalty"}
+    assert search_space("rblt") == of_factors
     assert search_space("bias") == {}
     assert search_space("carp", {"dropout": [0.3, 0.1], "level": [1]}) == {"dropout": [0.1, 0.3]}
 
@@ -256,6 +260,63 @@ def test_a_search_walks_until_both_neighbours_of_the_best_are_known(corpus, tmp_
     known = {(trial["settings"]["latent_size"], trial["settings"]["learning_rate"]) for trial in trials}
     assert {(50, 0.0003), (150, 0.0003), (100, 0.0001), (100, 0.001)} <= known
     assert len(known) == len(trials) == 12
+
+
+def shared_cells(corpus, seeds=2):
+    space = {"latent_size": [2, 3, 4, 5]}
+    given = {key: value for key, value in TINY.items() if key not in space}
+    whole = grid(corpus, "carp", seeds=seeds, settings=given, trials=9, space=space)
+    return dataclasses.replace(whole, choose_on=(100, 101)).cells()
+
+
+def test_one_choice_on_splits_of_its_own_serves_all_splits(corpus, tmp_path):
+    cells = shared_cells(corpus)
+    lines = run_grid(cells, tmp_path, device="cpu").lines
+    assert lines[0]["trials"] == lines[1]["trials"]
+    assert lines[0]["settings"] == lines[1]["settings"]
+    assert lines[0]["test_mse"] != lines[1]["test_mse"]
+    alone = [
+        run_cell(
+            dataclasses.replace(
+                cells[0],
+                split_seed=seed,
+                search={},
+                settings={**cells[0].settings, **lines[0]["trials"][0]["settings"]},
+            ),
+            tmp_path / "alone",
+            "cpu",
+        ).line["valid_mse"]
+        for seed in (100, 101)
+    ]
+    assert lines[0]["trials"][0]["valid_mse"] == pytest.approx(np.mean(alone), rel=1e-12)
+
+
+def test_a_shared_walk_ends_when_the_neighbours_of_the_best_are_known(corpus, tmp_path):
+    cell = shared_cells(corpus, seeds=1)[0]
+    trials = choose_settings(cell, tmp_path, lambda settings: abs(settings["latent_size"] - 4))
+    assert sorted(trial["settings"]["latent_size"] for trial in trials) == [3, 4, 5]
+    again = choose_settings(cell, tmp_path, lambda settings: pytest.fail("a trial was made twice"))
+    assert again == trials
+    few = choose_settings(cell, tmp_path / "large", lambda settings: -settings["latent_size"])
+    assert sorted(trial["settings"]["latent_size"] for trial in few) == [4, 5]
+
+
+def test_whoever_comes_second_waits_for_the_first_ones_trials(corpus, tmp_path):
+    cells, begun, go_on, tried = shared_cells(corpus), threading.Event(), threading.Event(), []
+
+    def slowly(settings):
+        tried.append(settings["latent_size"])
+        begun.set()
+        assert go_on.wait(60)
+        return settings["latent_size"]
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(choose_settings, cells[0], tmp_path, slowly)
+        assert begun.wait(60)
+        second = pool.submit(choose_settings, cells[1], tmp_path, slowly)
+        go_on.set()
+        assert first.result() == second.result()
+    assert len(tried) == len(set(tried))
 
 
 def test_a_trial_that_fails_leaves_the_choice_to_the_others(corpus, tmp_path):
@@ -333,6 +394,10 @@ def test_a_cell_whose_process_died_says_on_which_machine_and_with_what(corpus, m
         (["--search", "3", "--grid", "latent_size=3,x"], "latent_size cannot be 'x'"),
         (["--search", "3", "--grid", "latent_size"], "setting=value,value"),
         (["--grid", "latent_size=3"], "--search"),
+        (["--search", "2", "--search-on", "3-4"], "chosen on a split that is measured"),
+        (["--search-on", "100"], "--search-on is for a search"),
+        (["--search", "2", "--search-on", "x"], "'x' names no split seeds"),
+        (["--search", "2", "--search-on", "200-100"], "names 0 split seeds"),
         (
             ["--models", "carp:latent_size=2", "--search", "2", "--grid", "latent_size=3,4"],
             "every model that has latent",

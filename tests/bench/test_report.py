@@ -21,6 +21,7 @@ from carp.bench.report_page import report_page
 from carp.bench.results_folder import BENCH, FORMAT, STUDY, read_results
 from carp.bench.study_findings import PointFound, StudyFound, found_studies
 from carp.cli.entry import main
+from carp.errors import DamagedError
 
 SPLITS, RECORDS, TESTED = 4, 500, 100
 LEVELS = {"mean": 1.0, "bias": 0.8, "carp": 0.6, "carp-ra": 0.6}
@@ -486,6 +487,38 @@ def test_the_leaderboard_gives_places_to_those_who_ran_everywhere(tmp_path):
     assert [int(row["runs"]) for row in shown] == [2 * SPLITS, 2 * SPLITS, 2 * SPLITS - 1]
     assert 0.8 < float(shown[0]["musical-instruments"]) < 0.95
     assert shown[1]["mean"] == "1.000"
+
+
+def faithful(model, named, chance, commit="aaaaaaa", fingerprint=None, **settings):
+    moved = {"sentences": {"beside_words": {"comprehensiveness": {"named": named, "chance": chance}}}}
+    about = {"model": model, "settings": settings, "commit": commit, "fingerprint": fingerprint}
+    return json.dumps({**about, "explanations": moved}) + "\n"
+
+
+def test_the_leaderboard_tells_how_true_reasons_are_and_has_a_dash_where_nobody_measured_it(tmp_path):
+    levels = {"bias": 0.8, "carp": 0.6, "carp-paper": 0.7}
+    make_results(tmp_path, levels=levels)
+    make_results(tmp_path, levels=levels, corpus="ratebeer", seed=1)
+    first, second = dict.fromkeys(
+        json.loads(line)["fingerprint"] for line in (tmp_path / BENCH).read_text().splitlines()
+    )
+    (tmp_path / "faithfulness.jsonl").write_text(
+        faithful("carp:patience=3", 9.0, 1.0, fingerprint=first)
+        + faithful("carp", 4.0, 2.0, "bbbbbbb", first)
+        + faithful("carp", 6.0, 2.0, "bbbbbbb", first)
+        + faithful("carp", 7.0, 2.0, "bbbbbbb", second)
+        + faithful("carp", 99.0, 1.0, fingerprint="another corpus")
+        + faithful("carp:variant=paper", 3.0, 2.0, fingerprint=first, variant="paper")
+        + faithful("bias", 0.0, 0.0, fingerprint=first)
+    )
+    [table] = next(section for section in make_report(tmp_path) if section.title == "Leaderboard").tables
+    shown = {row.cells[0]: dict(zip(table.headings, row.cells, strict=True)) for row in table.rows}
+    truth = {system: row["truth of reasons"] for system, row in shown.items()}
+    assert truth == {"carp": "3.0", "carp-paper": "1.5", "bias": "–"}
+    assert shown["carp"]["µs a prediction"] == "–"
+    (tmp_path / "faithfulness.jsonl").write_text("[]\n")
+    with pytest.raises(DamagedError, match="line 1"):
+        make_report(tmp_path)
 
 
 def test_every_version_that_made_results_is_named(tmp_path):

@@ -143,6 +143,26 @@ def test_results_are_shown_without_their_scripts(explorer):
     assert page.evaluate("document.body.dataset.hurt === undefined")
 
 
+def test_a_section_of_results_comes_when_it_is_wanted(explorer):
+    page = explorer.page
+    page.route("**/api/about", changed_about(results=True))
+    first = {"title": "Leaderboard", "html": "<p>first</p>"}
+    bodies = [json.dumps({"sections": [first, {"title": "Beers", "html": ""}]}), "{}"]
+    bodies.append(json.dumps({"sections": [{"title": "Beers", "html": "<p>hops</p>"}]}))
+    statuses = [200, 503, 200]
+
+    def answer(route):
+        route.fulfill(status=statuses.pop(0), body=bodies.pop(0), content_type="application/json")
+
+    page.route("**/api/results*", answer)
+    explorer.open("results")
+    expect(page.locator(".report").nth(0)).to_contain_text("first")
+    page.get_by_role("button", name="Show Beers").click()
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".report").nth(1)).to_contain_text("hops")
+    expect(page.get_by_role("heading", name="Beers")).to_have_count(1)
+
+
 def test_a_table_of_results_is_sorted_by_the_heading_that_is_pressed(explorer):
     page = explorer.page
     page.route("**/api/about", changed_about(results=True))

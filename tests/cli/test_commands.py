@@ -21,6 +21,7 @@ import carp
 from carp.answers import Recommendations
 from carp.cli import demo, doctor
 from carp.cli import entry as cli
+from carp.errors import UsageError
 from carp.kernels import dispatch
 from carp.render.console_tables import command, json_document, table
 from carp.reviews.shop.made_up_shop import make_shop
@@ -592,6 +593,33 @@ def test_json_is_one_document_and_an_unknown_ending_is_refused(run, model, words
     assert "nothing here writes .pdf files" in refused.err
     assert not (tmp_path / "a.pdf").exists()
     assert run(command, model, *rest, "--out", tmp_path / "a.txt").code == 0
+
+
+def test_a_summary_tells_one_person_what_matters_of_a_thing(run, model):
+    recommender = carp.load(model)
+    user, item = recommender.fitted_corpus.users[0], recommender.fitted_corpus.items[0]
+    expected = recommender.summary(user, item, 3)
+    assert expected.sentences
+    assert run("summary", model, user, item, "-n", "3").out.rstrip() == str(expected).rstrip()
+    document = json.loads(run("summary", model, user, item, "-n", "3", "--json").out)
+    assert document == json.loads(json.dumps(expected.as_dict()))
+    refused = run("summary", model, "nobody at all", item)
+    assert refused.code == 1
+    assert "nobody at all" in refused.err
+    assert str(model) in refused.err
+
+
+def test_an_error_names_options_to_a_command_and_arguments_to_a_python_call(run, model):
+    told = run("train", model.parent / "corpus", "--out", model.parent / "other", "--device", "tpu").err
+    assert "--device: there is no device 'tpu'" in told
+    with pytest.raises(UsageError, match=r"^device: there is no device 'tpu'"):
+        carp.Recommender("mf", device="tpu")
+    assert str(UsageError("a", fix="use --device cpu; carp doctor says more")) == (
+        'a. Fix: use device="cpu"; carp doctor says more.'
+    )
+    assert str(UsageError("'--out' is no name", where="/tmp/--set", fix="give --min-reviews 1")) == (
+        "/tmp/--set: '--out' is no name. Fix: give min_reviews 1."
+    )
 
 
 def test_a_shell_completes_commands_and_options(monkeypatch, capsys):

@@ -606,7 +606,7 @@ def test_options_of_explanations_need_explanations(bundle):
     from carp.cli.use_commands import evaluate
 
     for option in ({"pairs": 5}, {"against": [bundle]}, {"aspects": bundle}):
-        with pytest.raises(UsageError, match="only works with --explanations"):
+        with pytest.raises(UsageError, match="only works with explanations"):
             evaluate(bundle, **option)
 
 

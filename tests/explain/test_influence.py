@@ -65,7 +65,7 @@ def test_without_its_only_sentence_a_document_is_an_empty_one():
     torch.testing.assert_close(found, empty)
 
 
-@pytest.mark.parametrize("order", ["difference first", "product first"])
+@pytest.mark.parametrize("order", ["difference first", "product first", "appended"])
 def test_slopes_are_those_of_the_balance(order):
     model = make_model(logic_unit=order)
     user, item, _ = read_both(model)
@@ -76,11 +76,11 @@ def test_slopes_are_those_of_the_balance(order):
     torch.testing.assert_close(found.item.sum(0), by_item[0])
 
 
-@pytest.mark.parametrize("order", ["difference first", "product first"])
+@pytest.mark.parametrize("order", ["difference first", "product first", "appended"])
 def test_where_the_balance_is_a_straight_sum_pulls_are_exactly_what_is_lost(monkeypatch, order):
     """Of one sentence, and of two what their own losses do not explain: the second difference."""
     model = make_model(logic_unit=order)
-    weight = torch.randn(9, 8, dtype=torch.float64)
+    weight = torch.randn(9, 16 if order == "appended" else 8, dtype=torch.float64)
     monkeypatch.setattr(model, "judge", lambda units: {"balance": (units * weight).sum((1, 2))})
     user, item, sentences = read_both(model)
     found = pulls_between(model, user, item, sentences)

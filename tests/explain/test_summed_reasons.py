@@ -214,7 +214,7 @@ def test_files_of_seed_words_that_name_nothing_are_refused_with_the_line(lines, 
 
 
 def test_seed_words_that_do_not_occur_are_named(rec):
-    with pytest.raises(UsageError, match="none of the seed words of 'Wings'"):
+    with pytest.raises(UsageError, match="knows none of the seed words of 'Wings'"):
         rec.seed_aspects({"Wings": ["feathers"]})
 
 

@@ -154,15 +154,18 @@ def test_no_pair_and_one_pair_are_rated():
     torch.testing.assert_close(dispatch.fast_score_pairs(model, *sides, one), plainly(model, sides, one))
 
 
-def test_settings_without_a_fast_path_are_rated_plainly():
-    model = carp_of(variant="released", routing_epsilon=1e-9)
+@pytest.mark.parametrize("settings", [{"variant": "released", "routing_epsilon": 1e-9}, {"logic_unit": "appended"}])
+def test_settings_without_a_fast_path_are_rated_plainly(settings):
+    model = carp_of(**settings)
     sides, pairs = sides_of(model, 20, 30), every_pair(20, 30)
     assert dispatch.fast_score_pairs(model, *sides, pairs) is None
     found = score_pairs(model, *sides, pairs).double()
     torch.testing.assert_close(found, plainly(model, sides, pairs), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{}, {"routing": "agreement"}, {"routing_epsilon": 1e-9}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"routing": "agreement"}, {"routing_epsilon": 1e-9}, {"logic_unit": "appended"}], ids=str
+)
 @pytest.mark.parametrize(("n", "block"), [(1, 100), (4, 7), (30, 30), (50, 1), (5, 29)])
 def test_the_best_items_are_those_of_all_ratings(settings, n, block):
     model = carp_of(**settings)

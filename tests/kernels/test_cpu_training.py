@@ -93,6 +93,7 @@ VARIANTS = [
     {"biases": "tuned", "attention_scale": 2.5, "window": 5},
     {"window": 1, "viewpoints": 1, "mutual_exclusion": False},
     {"logic_unit": "product first", "highway": "reversed", "capsule_bias": True, "routing_epsilon": 1e-9},
+    {"logic_unit": "appended"},
 ]
 
 

@@ -43,6 +43,7 @@ def test_the_usual_variants_are_covered(data, settings):
         {"capsule_bias": True},
         {"highway": "reversed"},
         {"logic_unit": "product first"},
+        {"logic_unit": "appended"},
         {"filters": 200},
         {"viewpoints": 9},
     ],

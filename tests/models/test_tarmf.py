@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from carp.models.batch import Batch, Sizes
+from carp.models import tarmf
+from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.tarmf import Tarmf, TarmfConfig, TopicalAttention, ridge_around
+from carp.reviews.documents import Documents
 
 CONFIG = TarmfConfig(dimension=6, hidden_size=3, latent_size=4, dropout=0.0)
 WORDS = torch.tensor([[3, 9, 9, 4, 1], [7, 2, 0, 0, 0], [5, 0, 0, 0, 0]])
@@ -143,6 +145,25 @@ def test_a_strong_pull_leaves_the_documents_factors():
     first = next(iter(batches()))
     topics = pulled.encode_users(first.user_words, first.user_reviews)
     torch.testing.assert_close(pulled.user_factors[first.users], topics, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("biases", ["zero", "tuned"])
+def test_in_its_own_form_biases_begin_at_zero_and_have_the_factors_penalty(biases, monkeypatch):
+    monkeypatch.setattr(tarmf, "STARTING_ROUNDS", 0)
+    rng = np.random.default_rng(3)
+    columns = rng.integers(0, 4, 40), rng.integers(0, 3, 40), rng.integers(1, 6, 40).astype(np.float32)
+    pairs = Pairs(*columns, np.arange(40))
+    no_words = np.zeros(0, np.int32)
+    none = Documents(no_words, no_words, np.zeros((0, 2), np.int32), np.zeros(1, np.int64))
+    shape = {"dimension": 6, "hidden_size": 3, "latent_size": 4, "dropout": 0.0}
+    model = Tarmf(TarmfConfig(**shape, pull=1e7, biases=biases), Sizes(4, 3, 11))
+    model.start(TrainingData(pairs, pairs, none, none, model.sizes))
+    own = biases == "zero"
+    assert own is not bool(model.user_factors[:, -1].any())
+    model.train().train_epoch(batches(), torch.optim.RMSprop(model.parameters(), lr=0.01))
+    first = next(iter(batches()))
+    topics = model.eval().encode_users(first.user_words, first.user_reviews)
+    assert own is torch.allclose(model.user_factors[first.users, -1], topics[:, -1], atol=1e-5)
 
 
 def test_somebody_known_by_a_document_alone_gets_its_factors(model):

@@ -17,6 +17,8 @@ from carp.models.base import make_config
 from carp.models.batch import Sizes
 from carp.models.carp import RELEASED, Carp, CarpConfig
 from carp.models.layers import squash
+from carp.settings import FitSettings, sort_settings
+from carp.training.loop import TrainingSettings
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 LENGTHS = [(5, 3), (1, 2), (2, 1), (4, 8), (3, 3)]
@@ -43,6 +45,7 @@ FORWARD_OPTIONS: list[dict[str, Any]] = [
     {"padding_attends": True},
     {"padding_attends": True, "across_reviews": True},
     {"logic_unit": "product first"},
+    {"logic_unit": "appended"},
     {"capsule_bias": True},
     {"routing_epsilon": 1e-2},
     {"highway": "reversed"},
@@ -132,12 +135,12 @@ def test_viewpoints_and_attention_are_equations_1_and_2(twin, viewpoints, length
             assert not attention[row, count:].any(), "padding takes no attention"
 
 
-@pytest.mark.parametrize("order", ["difference first", "product first"])
+@pytest.mark.parametrize("order", ["difference first", "product first", "appended"])
 def test_logic_units_are_equation_3(twin, order):
     model = twin.make_model(1, viewpoints=3, logic_unit=order)
     v, a = torch.randn(2, 2, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     units, slow = model.pair(v, a), twin.SlowCarp(model)
-    assert units.shape == (2, 9, 6)
+    assert units.shape == (2, 9, 12 if order == "appended" else 6)
     for pair in range(2):
         for x in range(3):
             for y in range(3):
@@ -223,6 +226,17 @@ def test_the_released_variant_is_every_difference_at_once():
     for name, value in RELEASED.items():
         assert getattr(released, name) == value != getattr(CarpConfig(), name)
     assert make_config(Carp, {"variant": "released", "hinge": "linear"}).hinge == "linear"
+
+
+def test_the_released_variant_is_trained_as_the_released_code_trains():
+    released, paper = (sort_settings("carp-paper", {"variant": variant}) for variant in ("released", "paper"))
+    assert released.training.optimizer_epsilon == 1e-10
+    assert (released.training.epochs, released.training.patience) == (150, 150)
+    assert released.fit.target_reviews == "keep"
+    assert (paper.training, paper.fit) == (TrainingSettings(), FitSettings())
+    given = sort_settings("carp", {"variant": "released", "epochs": 7, "target_reviews": "leave out"})
+    assert (given.training.epochs, given.training.optimizer_epsilon) == (7, 1e-10)
+    assert given.fit.target_reviews == "leave out"
 
 
 # ---- what padding and neighbouring reviews may do

@@ -164,7 +164,7 @@ def test_the_target_review_is_left_out_of_both_documents_in_training(fitted):
     seen = 0
     for batch in data.training_batches(7, seed=0, epoch=1):
         for row in range(len(batch)):
-            record = fitted.record_of_pair[(int(batch.users[row]), int(batch.items[row]))]
+            record = fitted.record_of_pair.get((int(batch.users[row]), int(batch.items[row])))
             for words, reviews in (
                 (batch.user_words[row], batch.user_reviews[row]),
                 (batch.item_words[row], batch.item_reviews[row]),
@@ -180,7 +180,7 @@ def test_target_reviews_are_kept_where_asked(fitted):
     data = fitted.training_data("keep")
     for batch in data.training_batches(7, seed=0, epoch=1):
         for row in range(len(batch)):
-            record = fitted.record_of_pair[(int(batch.users[row]), int(batch.items[row]))]
+            record = fitted.record_of_pair.get((int(batch.users[row]), int(batch.items[row])))
             assert record in batch.user_reviews[row].tolist()
             assert record in batch.item_reviews[row].tolist()
 

@@ -170,7 +170,7 @@ def test_when_nothing_remains_the_error_says_what_would():
     with pytest.raises(InputError) as caught:
         build_corpus(reviews_of(SMALL), min_reviews=5)
     assert "3 at 1, 0 at 2, 0 at 3 would remain" in str(caught.value)
-    assert "--min-reviews" in str(caught.value)
+    assert "min_reviews" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_columns_can_be_named(tmp_path, kind):
     rows = [{"text": "a decoy", **renamed(row, names)} for row in ROWS]
     source = source_of(kind, rows, tmp_path)
     expect_rows(read_reviews(source, columns=names))
-    with pytest.raises(InputError, match=r"user or item or rating.*who, thing, note.*--column user=NAME"):
+    with pytest.raises(InputError, match=r"user or item or rating.*who, thing, note.*columns={\"user\": \"NAME\""):
         read_reviews(source)
 
 
@@ -342,7 +342,7 @@ def test_beer_names_in_an_older_encoding_cost_nothing_and_texts_in_one_are_rejec
 
 def test_ratings_of_unknown_scale_need_their_range():
     frame = pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": [0, 10], "text": ["t", "t"]})
-    with pytest.raises(InputError, match=r"from 0 to 10.*--rating-range 0 10"):
+    with pytest.raises(InputError, match=r"from 0 to 10.*rating_range=\(0, 10\)"):
         read_reviews(frame)
     assert read_reviews(frame, rating_range=(0, 10)).scale.to_stars([0, 5, 10]).tolist() == [1, 3, 5]
     strict = read_reviews(frame, rating_range=(0, 5))

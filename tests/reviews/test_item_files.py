@@ -118,9 +118,9 @@ def test_parquet_and_frames_are_read_alike(tmp_path):
 
 def test_columns_with_other_names_are_named(tmp_path):
     path = written(tmp_path / "items.csv", "nummer,bezeichnung,art\nB1,Amp,Music\n")
-    with pytest.raises(InputError, match=r"item's id; the columns are nummer, bezeichnung, art.*--item-column item="):
+    with pytest.raises(InputError, match=r"item's id; the columns are nummer, bezeichnung, art.*columns={\"item\":"):
         read_items(path)
-    with pytest.raises(InputError, match=r"no column is recognised as title.*--item-column title="):
+    with pytest.raises(InputError, match=r"no column is recognised as title.*columns={\"title\":"):
         read_items(path, columns={"item": "nummer"})
     read = read_items(path, columns={"item": "nummer", "title": "bezeichnung", "category": "art"})
     assert read.texts == {"B1": ItemText("Amp", ("Music",))}

@@ -334,7 +334,7 @@ def test_what_is_no_rating_is_none(written):
 def test_per_cent_and_out_of_ten_need_their_scale(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text(f"{HEADER}a,b,80 %,fine\nc,d,30%,bad\n")
-    with pytest.raises(InputError, match=r"rating is not out of 5, '80 %'.*--rating-range"):
+    with pytest.raises(InputError, match=r"rating is not out of 5, '80 %'.*rating_range"):
         read_reviews(path)
     reviews = read_reviews(path, rating_range=(0, 100))
     assert reviews.scale.to_stars(reviews.ratings).tolist() == pytest.approx([4.2, 2.2])
@@ -356,7 +356,7 @@ def test_every_rejection_shows_the_value_that_caused_it(tmp_path):
 def test_a_missing_header_is_suspected_and_columns_can_be_numbered(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text(csv_of(ROWS, header=""))
-    with pytest.raises(InputError, match=r"first line looks like a review.*ann, lamp, 5.*--column user=1"):
+    with pytest.raises(InputError, match=r"first line looks like a review.*ann, lamp, 5.*columns={\"user\": \"1\""):
         read_reviews(path)
     expect(read_reviews(path, columns={"user": "1", "item": "2", "rating": "3", "text": "4"}))
 

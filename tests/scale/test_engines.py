@@ -89,7 +89,7 @@ def test_a_training_that_failed_on_a_cluster_says_what_a_process_said(failures, 
 
 
 def test_options_of_the_service_that_ray_does_not_have_are_refused():
-    with pytest.raises(UsageError, match="--metrics-port is not for the engine ray"):
+    with pytest.raises(UsageError, match="metrics_port is not for the engine ray"):
         check_replica_options(log=None, metrics_port=9000)
     check_replica_options(log=None, metrics_port=None)
 

@@ -292,6 +292,60 @@ def test_results_are_tables_and_plots_in_which_no_markup_of_the_data_runs(recomm
     assert client.get("/api/about").json()["results"] is True
 
 
+@pytest.fixture
+def own_cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "carp"
+
+
+def test_only_the_first_sections_come_at_once_and_the_others_by_their_number(recommender, tmp_path, monkeypatch):
+    from starlette import testclient
+
+    from carp.serve import result_sections
+    from carp.serve.routes import make_app
+
+    parts = [{"title": f"part {n}", "html": "x" * 25_000} for n in range(4)]
+    monkeypatch.setattr(result_sections, "kept_sections", lambda folder: parts)
+    client = testclient.TestClient(make_app(recommender, tmp_path))
+    told = client.get("/api/results").json()["sections"]
+    assert [section["title"] for section in told] == [part["title"] for part in parts]
+    assert [len(section["html"]) for section in told] == [25_000, 25_000, 0, 0]
+    assert client.get("/api/results", params={"section": 3}).json()["sections"] == parts[3:]
+    assert client.get("/api/results", params={"section": 4}).status_code == 404
+    assert client.get("/api/results", params={"section": "two"}).status_code == 422
+
+
+def test_a_report_is_made_once_for_the_same_results(tmp_path, own_cache_folder, monkeypatch):
+    from carp.serve import result_sections
+
+    folder = tmp_path / "results"
+    folder.mkdir()
+    write_results(folder)
+    first = result_sections.kept_sections(folder)
+    [kept] = own_cache_folder.glob("report-*.json")
+    monkeypatch.setattr(result_sections, "_made", lambda folder: [{"title": "made again", "html": ""}])
+    assert result_sections.kept_sections(folder) == first
+    kept.write_text("[")
+    assert result_sections.kept_sections(folder)[0]["title"] == "made again"
+    with (folder / BENCH).open("a") as file:
+        file.write("\n")
+    assert len(set(own_cache_folder.glob("report-*.json"))) == 1
+    result_sections.kept_sections(folder)
+    assert len(set(own_cache_folder.glob("report-*.json"))) == 2, "other results, another report"
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(tmp_path, own_cache_folder):
+    from carp.serve import result_sections
+
+    folder = tmp_path / "results"
+    folder.mkdir()
+    write_results(folder)
+    own_cache_folder.mkdir(parents=True)
+    own_cache_folder.chmod(0o777)
+    assert result_sections.kept_sections(folder)
+    assert not list(own_cache_folder.iterdir())
+
+
 def test_where_there_are_no_results_that_is_said(recommender, tmp_path):
     from starlette import testclient
 

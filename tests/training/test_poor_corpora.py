@@ -52,7 +52,7 @@ def test_reviews_without_texts_are_refused_with_what_helps(model):
     empty = [{**record, "text": ""} for record in RECORDS]
     with pytest.raises(InputError, match=r"no review has a word in it.*column of texts"):
         fitted(model, empty)
-    with pytest.raises(InputError, match=r"no column is recognised as text.*--column text=NAME"):
+    with pytest.raises(InputError, match=r"no column is recognised as text.*columns={\"text\": \"NAME\"}"):
         fitted(model, [{name: one[name] for name in ("user", "item", "rating")} for one in RECORDS])
 
 

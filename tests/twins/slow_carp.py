@@ -129,7 +129,7 @@ class SlowCarp:
         return vectors, attentions
 
     def attended(self, side, x, p):
-        size = self.weights["vote_weight"].shape[2] // 2
+        size = self.weights["vote_weight"].shape[2] // (4 if self.config.logic_unit == "appended" else 2)
         routed = self.config.attention == "routed"
         bias = self.weights[f"{side}.attention_bias"][x] if routed else [0.0] * size
         if not p:
@@ -145,6 +145,8 @@ class SlowCarp:
         """Equation 3."""
         difference = [float(p) - float(q) for p, q in zip(v, a, strict=True)]
         product = [float(p) * float(q) for p, q in zip(v, a, strict=True)]
+        if self.config.logic_unit == "appended":
+            return [*difference, *product, *map(float, v), *map(float, a)]
         return difference + product if self.config.logic_unit == "difference first" else product + difference
 
     def votes(self, viewpoints, aspects):

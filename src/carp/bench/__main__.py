@@ -14,17 +14,18 @@ from typing import Any
 
 from carp.bench.cells import Line
 from carp.bench.datasets import find_sources, load_corpus, save_slim
-from carp.bench.grid import Grid, entry_or_error, read_systems, run_grid, told_line
+from carp.bench.grid import Grid, entry_or_error, read_seeds, read_systems, run_grid, told_line
 from carp.bench.study import named_studies, read_values, read_varied, run_studies, study_cells
-from carp.errors import CarpError, UsageError
+from carp.errors import CarpError, UsageError, telling_of_options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    try:
-        return _run(_parser().parse_args(arguments))
-    except CarpError as error:
-        print(f"carp.bench: {error}", file=sys.stderr)
-        return error.exit_code
+    with telling_of_options():
+        try:
+            return _run(_parser().parse_args(arguments))
+        except CarpError as error:
+            print(f"carp.bench: {error}", file=sys.stderr)
+            return error.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -34,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--search", type=int, default=0)
+    parser.add_argument("--search-on", metavar="FIRST-LAST", help="seeds of splits on which to choose once for all")
     parser.add_argument("--grid", action="append", default=[])
     parser.add_argument("--set", action="append", default=[], dest="given")
     parser.add_argument("--processes", type=int, default=1)
@@ -65,6 +67,7 @@ def _run(given: argparse.Namespace) -> int:
         settings,
         given.search,
         read_values(given.grid, "--grid"),
+        read_seeds(given.search_on, "--search-on"),
     )
     grid.check()
     return 1 if run_grid(grid.cells(), given.out, **running).failed else 0

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +58,26 @@ class Cell:
     split_seed: int
     seed: int
     settings: dict[str, Any] = field(default_factory=dict)
-    search: dict[str, Any] = field(default_factory=dict)  # trials, and the space
+    search: dict[str, Any] = field(default_factory=dict)  # trials, the space, and splits to choose on if not its own
     names: str = ""  # of the corpus
 
     @property
     def identity(self) -> str:
         """The same for the same measurement: settings that are defaults and the place of the corpus do not matter."""
-        known = [self.fingerprint, self.model, self.split_seed, self.seed, changed(self.model, self.settings)]
+        return self._identity_on(self.split_seed)
+
+    @property
+    def choosing_splits(self) -> list[int]:
+        """Seeds of the splits on which settings are chosen for all splits; none where each split has its own choice."""
+        return list(self.search.get("splits") or [])
+
+    @property
+    def search_identity(self) -> str:
+        """The same for cells that share one choice of settings."""
+        return self._identity_on(None) if self.choosing_splits else self.identity
+
+    def _identity_on(self, split_seed: int | None) -> str:
+        known = [self.fingerprint, self.model, split_seed, self.seed, changed(self.model, self.settings)]
         if self.names and "names" in model_class(self.model).needs:
             known.append(self.names)
         return hashlib.sha256(json.dumps([*known, self.search], sort_keys=True).encode()).hexdigest()[:20]
@@ -179,9 +192,12 @@ def _measure(
     cell: Cell, out: Path, device: str, choose: Choose | None, watcher: Watcher | None
 ) -> tuple[Line, PairErrors]:
     bench = Bench(cell, device, watcher)
+    apart = [Bench(replace(cell, split_seed=seed), device, watcher) for seed in cell.choosing_splits]
     best: list[Fitted] = []
 
     def error_with(chosen: dict[str, Any]) -> float:
+        if apart:
+            return float(np.mean([one.fit({**cell.settings, **chosen}).valid_mse for one in apart]))
         fitted = bench.fit({**cell.settings, **chosen})
         if not best or fitted.valid_mse < best[0].valid_mse:
             best[:] = [fitted]

@@ -19,6 +19,7 @@ class ChosenSettings:
     cells: int
     values: dict[str, Counter[Any]]  # how often each value of a setting was chosen
     on_edge: dict[str, int]  # in how many cells it was the first or the last of its values
+    shared: bool = False  # chosen once, on splits of their own
 
 
 def chosen_settings(by_model: Mapping[str, Mapping[Any, Line]]) -> list[ChosenSettings]:
@@ -40,7 +41,8 @@ def _chosen(model: str, lines: Sequence[Line]) -> ChosenSettings:
             values.setdefault(name, Counter())[best[name]] += 1
             on_edge[name] = on_edge.get(name, 0) + at_an_end(best[name], among)
     trials = [len(line["trials"]) for line in lines]
-    return ChosenSettings(model, sorted({min(trials), max(trials)}), len(lines), values, on_edge)
+    shared = all(line["search"].get("splits") for line in lines)
+    return ChosenSettings(model, sorted({min(trials), max(trials)}), len(lines), values, on_edge, shared)
 
 
 def at_an_end(value: Any, among: Sequence[Any]) -> bool:

@@ -175,14 +175,16 @@ def _standing(corpus: str, model: str, runs: dict[Run, Line], every: int) -> Sta
 
 
 def _seconds_a_trial(line: Line) -> float:
+    """The training alone where it was timed; else the cell's seconds, which hold its whole search."""
+    if "fit_seconds" in line:
+        return float(line["fit_seconds"])
     return float(line["seconds"]) / max(1, len(line.get("trials", ())))
 
 
 def _microseconds(runs: dict[Run, Line]) -> float | None:
-    """Of one prediction; None where a run does not tell."""
-    if any("predict_seconds" not in line for line in runs.values()):
-        return None
-    return float(np.mean([1e6 * line["predict_seconds"] / line["test_pairs"] for line in runs.values()]))
+    """Of one prediction, over the runs that tell; None where none does."""
+    told = [1e6 * line["predict_seconds"] / line["test_pairs"] for line in runs.values() if "predict_seconds" in line]
+    return float(np.mean(told)) if told else None
 
 
 def _ratio(by_model: dict[str, dict[Run, Line]], model: str, other: str | None) -> float | None:

@@ -38,6 +38,7 @@ def save_slim(corpus: Corpus, file: Path) -> None:
     """A copy without texts, ids and characters: all that training and testing need."""
     columns = {name: np.asarray(getattr(corpus, name)) for name in COLUMNS}
     columns |= {name: np.asarray(getattr(corpus, name)) for name in MAY_LACK if getattr(corpus, name) is not None}
+    columns |= {"time": np.asarray(corpus.time)} if (np.asarray(corpus.time) >= 0).any() else {}
     if corpus.item_texts is not None:
         columns |= corpus.item_texts.without_texts().columns()
     about = {"fingerprint": corpus.fingerprint, "facts": corpus.facts, "sizes": [len(corpus.users), len(corpus.items)]}
@@ -78,7 +79,7 @@ def _load_slim(path: Path) -> Corpus:
                 items=items,
                 texts=_nameless(count),
                 words=StringColumn(z["words"], z["words_offsets"]),
-                time=none,
+                time=z["time"] if "time" in z.files else none,
                 token_starts=none.astype(np.int32),
                 token_lengths=none.astype(np.uint8),
                 facts=about["facts"],

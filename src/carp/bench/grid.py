@@ -54,6 +54,24 @@ def read_systems(text: str) -> list[System]:
     return list(systems.values())
 
 
+def read_seeds(text: str | None, option: str) -> tuple[int, ...]:
+    """The first and the last of some split seeds, or one.
+
+    >>> read_seeds("100-102", "--search-on"), read_seeds("100", "--search-on"), read_seeds(None, "--search-on")
+    ((100, 101, 102), (100,), ())
+    """
+    if text is None:
+        return ()
+    first, _, last = text.partition("-")
+    numbers = [part.strip() for part in (first, last or first)]
+    if not all(number.isascii() and number.isdigit() and len(number) <= 9 for number in numbers):
+        raise UsageError(f"{text!r} names no split seeds", where=option, fix=f"write {option} 100-101")
+    seeds = tuple(range(int(numbers[0]), int(numbers[1]) + 1))
+    if not 0 < len(seeds) <= 100:
+        raise UsageError(f"{text!r} names {len(seeds)} split seeds", where=option, fix="give between one and a hundred")
+    return seeds
+
+
 def entry_or_error(model: str, option: str = "--models") -> None:
     try:
         model_entry(model)
@@ -72,6 +90,7 @@ class Grid:
     settings: Mapping[str, Any] = field(default_factory=dict)  # for every model that has them
     trials: int = 0  # of the search; none means the settings as they are
     space: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # to search instead of the usual one
+    choose_on: Sequence[int] = ()  # seeds of splits on which to choose once for all; none: on each split for itself
 
     def cells(self) -> list[Cell]:
         """Splits outermost, so that a grid cut short is a smaller grid; the same measurement twice is one cell."""
@@ -87,7 +106,7 @@ class Grid:
                 split_seed=0 if source.own_split else number,
                 seed=number if source.own_split else 0,
                 settings=self._settings(system),
-                search=self._search(system),
+                search=self._search(system, () if source.own_split else self.choose_on),
             )
             made.setdefault(cell.identity, cell)
         return list(made.values())
@@ -100,9 +119,11 @@ class Grid:
         given = self._settings(system)
         return {name: values for name, values in search_space(system.model, self.space).items() if name not in given}
 
-    def _search(self, system: System) -> dict[str, Any]:
+    def _search(self, system: System, choose_on: Sequence[int]) -> dict[str, Any]:
         space = self._space(system) if self.trials > 0 else {}
-        return {"trials": self.trials, "space": space} if space else {}
+        if not space:
+            return {}
+        return {"trials": self.trials, "space": space, **({"splits": list(choose_on)} if choose_on else {})}
 
     def check(self) -> None:
         """Refuse before anything runs: settings that nobody has, values that cannot be, a search for nothing."""
@@ -124,6 +145,12 @@ class Grid:
         self._check_search()
 
     def _check_search(self) -> None:
+        if self.choose_on and self.trials < 1:
+            what = "--search-on is for a search"
+            raise UsageError(what, where="--search-on", fix="add --search with the number of trials")
+        if any(seed < self.seeds for seed in self.choose_on):
+            what = "settings would be chosen on a split that is measured"
+            raise UsageError(what, where="--search-on", fix=f"give seeds from {self.seeds} on, such as 100-101")
         if self.space and self.trials < 1:
             raise UsageError("--grid is for a search", where="--grid", fix="add --search with the number of trials")
         searched = {name for system in self.systems for name in self._space(system)}

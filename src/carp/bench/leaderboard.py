@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
@@ -17,6 +17,7 @@ class LeaderboardRow:
     seconds: float  # a trial
     microseconds: float | None  # a prediction
     memory: float  # bytes
+    truth: float | None  # of its explanations, where that was measured
     complete: bool  # ran on every corpus, on all splits there
 
     @property
@@ -24,7 +25,7 @@ class LeaderboardRow:
         return mean(self.ratios.values())
 
 
-def leaderboard(comparisons: Sequence[Comparison]) -> list[LeaderboardRow]:
+def leaderboard(comparisons: Sequence[Comparison], truth: Mapping[str, float]) -> list[LeaderboardRow]:
     """The systems that ran beside the biases somewhere, the lowest mean ratio first.
 
     Below them stand those that lack something: their means are of other corpora or splits.
@@ -34,11 +35,11 @@ def leaderboard(comparisons: Sequence[Comparison]) -> list[LeaderboardRow]:
         for standing in comparison.standings:
             if standing.floor_ratio is not None:
                 found.setdefault(standing.model, {})[comparison.corpus] = standing
-    rows = [_row(system, of, len(comparisons)) for system, of in found.items()]
+    rows = [_row(system, of, len(comparisons), truth.get(system)) for system, of in found.items()]
     return sorted(rows, key=lambda row: (not row.complete, row.mean, row.system))
 
 
-def _row(system: str, of: dict[str, Standing], corpora: int) -> LeaderboardRow:
+def _row(system: str, of: dict[str, Standing], corpora: int, truth: float | None) -> LeaderboardRow:
     known = [standing.microseconds for standing in of.values() if standing.microseconds is not None]
     return LeaderboardRow(
         system,
@@ -47,5 +48,6 @@ def _row(system: str, of: dict[str, Standing], corpora: int) -> LeaderboardRow:
         mean(standing.seconds_a_trial for standing in of.values()),
         mean(known) if known else None,
         mean(standing.memory for standing in of.values()),
+        truth,
         len(of) == corpora and all(standing.complete for standing in of.values()),
     )

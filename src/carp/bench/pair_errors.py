@@ -13,6 +13,7 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from carp.bench.durable_lines import append_line, whole_lines
 from carp.errors import DamagedError
 
 ERRORS = "errors.jsonl"
+STUDY_ERRORS = "study-errors.jsonl"  # of studies that were put into kept results
 SEPARATE_FILES = "errors"  # of carp 0.1.0
 Line = dict[str, Any]
 
@@ -44,7 +46,7 @@ class ErrorColumns:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lines: dict[str, Line] = {}
-        for text in whole_lines(folder / ERRORS):
+        for text in itertools.chain(whole_lines(folder / ERRORS), whole_lines(folder / STUDY_ERRORS)):
             with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):  # missed where it is asked for
                 line = json.loads(text)
                 self._lines[str(line["name"])] = line

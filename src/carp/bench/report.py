@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from carp.bench.table_notes import (
 )
 from carp.errors import UsageError
 
+NOT_MEASURED = "–"
 LONGEST_NAME = 120  # of a plot's file
 
 
@@ -57,7 +58,10 @@ def make_report(folder: Path) -> list[Section]:
     """All that a folder of results holds."""
     results = read_results(folder, BENCH)
     comparisons = compare(list(results.lines.values()), folder)
-    sections = [*summary_section(comparisons), *leaderboard_section(comparisons)]
+    sections = [
+        *summary_section(comparisons),
+        *leaderboard_section(comparisons, _truth(folder, results.lines.values())),
+    ]
     sections += map(comparison_section, comparisons)
     sections += [study_section(found) for found in found_studies(folder)]
     if not sections:
@@ -81,15 +85,22 @@ def summary_section(comparisons: Sequence[Comparison]) -> list[Section]:
     return [Section("All corpora", [table], [floor_note()])]
 
 
-def leaderboard_section(comparisons: Sequence[Comparison]) -> list[Section]:
+def _truth(folder: Path, lines: Iterable[Line]) -> dict[str, float]:
+    from carp.bench.explanation_truth import explanation_truth
+
+    return explanation_truth(folder, {line["fingerprint"] for line in lines})
+
+
+def leaderboard_section(comparisons: Sequence[Comparison], truth: Mapping[str, float]) -> list[Section]:
     """Several corpora: every system in one row, also those that lack a corpus or a split: error, place and cost."""
     from carp.bench.leaderboard import leaderboard
 
-    rows = leaderboard(comparisons)
+    rows = leaderboard(comparisons, truth)
     if len(comparisons) < 2 or not rows:
         return []
     corpora = [found.corpus for found in comparisons]
     headings = ["system", "mean", *corpora, "place", "runs", "seconds a trial", "µs a prediction", "memory, GB"]
+    headings += ["truth of reasons"]
     cells = [
         TableRow(
             [
@@ -99,8 +110,9 @@ def leaderboard_section(comparisons: Sequence[Comparison]) -> list[Section]:
                 str(place) if row.complete else "",
                 str(row.runs),
                 f"{row.seconds:.1f}",
-                _figure(row.microseconds, 0),
+                _figure(row.microseconds, 0) or NOT_MEASURED,
                 f"{row.memory / 1e9:.1f}",
+                _figure(row.truth, 1) or NOT_MEASURED,
             ]
         )
         for place, row in enumerate(rows, 1)
@@ -175,7 +187,7 @@ def _difference_cells(model: str, found: Difference) -> list[str]:
 
 
 def _chosen_table(searched: Sequence[ChosenSettings]) -> Table:
-    headings = ["system", "trials a split", "chosen, and on how many splits", "on the edge of what was tried"]
+    headings = ["system", "trials", "chosen, and on how many splits", "on the edge of what was tried"]
     rows = []
     for of in searched:
         values = [
@@ -183,7 +195,8 @@ def _chosen_table(searched: Sequence[ChosenSettings]) -> Table:
             for name, counts in of.values.items()
         ]
         edges = [f"{name} {count} of {of.cells}" for name, count in of.on_edge.items() if count]
-        rows.append(TableRow([of.model, " to ".join(map(str, of.trials)), "; ".join(values), "; ".join(edges)]))
+        trials = " to ".join(map(str, of.trials)) + (" for all splits" if of.shared else " a split")
+        rows.append(TableRow([of.model, trials, "; ".join(values), "; ".join(edges)]))
     return Table("What the searches chose", headings, rows, marked=-1, left=4)
 
 

@@ -5,6 +5,9 @@ walk goes on from the best point so far and never tries a point twice. So both n
 unless the trials end before, or it lies on the edge of the grid. Where the trials suffice, the whole grid is tried.
 There is no chance in it: the same validation errors give the same walk. Each cell has its own file of trials, so that
 processes never wait for each other, and a stopped search goes on where it was.
+
+Settings can also be chosen once for all splits, on splits of their own: then the cells of a system share their trials,
+the first of them makes them, and the walk ends as soon as all neighbours of the best point are known.
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ from typing import Any
 from carp.bench.cells import Cell, Line, all_settings
 from carp.errors import CarpError, InputError, UsageError, nearest
 from carp.models import model_class, model_entry
-from carp.storage import append_json_line, disk_errors, read_json_lines
+from carp.storage import append_json_line, disk_errors, holding_in_turn, read_json_lines
 from carp.training.loop import TrainingSettings
 
 SEARCH = "search"
 SPACE: dict[str, tuple[Any, ...]] = {
     "latent_size": (25, 50, 100, 150, 200, 300),  # the paper's grid
-    "learning_rate": (0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01),
-    "penalty": (0.03, 0.1, 0.3, 1.0, 3.0),
+    "learning_rate": (0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03),
+    "penalty": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
 }
 Space = dict[str, list[Any]]
 Point = tuple[int, ...]  # the place of each setting's value among its values
@@ -73,12 +76,24 @@ def check_space(given: Mapping[str, Sequence[Any]], models: Sequence[str]) -> No
 
 def choose_settings(cell: Cell, out: Path, error_with: Objective) -> list[Line]:
     """The trials of a cell, those of an earlier run included: each with its settings and validation error."""
-    trials, space = int(cell.search["trials"]), dict(cell.search["space"])
-    file = out / SEARCH / f"{cell.identity}.jsonl"
+    file = out / SEARCH / f"{cell.search_identity}.jsonl"
     with disk_errors(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
+    with holding_in_turn(file):
+        done = _walk(cell, file, error_with)
+    good = [trial for trial in done if trial["valid_mse"] is not None]
+    if not good:
+        raise InputError(f"all trials failed, the first with {done[0]['settings']}: {done[0].get('error')}")
+    return good
+
+
+def _walk(cell: Cell, file: Path, error_with: Objective) -> list[Line]:
+    """Trials until there are enough; those that the file has are not made again."""
+    trials, space = int(cell.search["trials"]), dict(cell.search["space"])
     done = read_json_lines(file)
     while len(done) < min(trials, grid_size(space)):
+        if cell.choosing_splits and settled(space, done):
+            break
         settings = next(untried(space, start_of(cell, space), done))
         trial: Line = {"settings": settings, "valid_mse": None}
         try:
@@ -87,10 +102,23 @@ def choose_settings(cell: Cell, out: Path, error_with: Objective) -> list[Line]:
             trial["error"] = str(error)
         append_json_line(file, trial)
         done.append(trial)
+    return done
+
+
+def settled(space: Space, done: Sequence[Line]) -> bool:
+    """Whether all neighbours of the best point are known.
+
+    >>> space = {"size": [25, 50, 100]}
+    >>> tried = [{"settings": {"size": size}, "valid_mse": error} for size, error in ((50, 1.0), (25, 1.1), (100, 0.9))]
+    >>> settled(space, tried[:2]), settled(space, tried)
+    (False, True)
+    """
     good = [trial for trial in done if trial["valid_mse"] is not None]
-    if not good:
-        raise InputError(f"all trials failed, the first with {done[0]['settings']}: {done[0].get('error')}")
-    return good
+    best = _point(space, min(good, key=lambda trial: float(trial["valid_mse"]))["settings"]) if good else None
+    if best is None:
+        return False
+    known = {_point(space, trial["settings"]) for trial in done}
+    return all(point in known for point in _neighbours(space, best))
 
 
 def grid_size(space: Space) -> int:
@@ -98,12 +126,24 @@ def grid_size(space: Space) -> int:
 
 
 def start_of(cell: Cell, space: Space) -> dict[str, Any]:
-    """The model's own values, and the middle one where its own is not among those searched."""
+    """The model's own values, or the nearest of those searched; the middle one where none is near."""
     from carp.recommender import Recommender
 
     own = all_settings(Recommender(cell.model, device="cpu", **cell.settings))
-    middles = {name: values[(len(values) - 1) // 2] for name, values in space.items()}
-    return {name: own[name] if own.get(name) in values else middles[name] for name, values in space.items()}
+    return {name: _nearest_value(values, own.get(name)) for name, values in space.items()}
+
+
+def _nearest_value(values: Sequence[Any], wanted: Any) -> Any:
+    """
+    >>> _nearest_value([0.003, 0.01, 0.1], 0.007), _nearest_value(["sum", "mean", "max"], "min")
+    (0.01, 'mean')
+    """
+    if wanted in values:
+        return wanted
+    numbers = [value for value in values if isinstance(value, int | float) and value > 0]
+    if len(numbers) == len(values) and isinstance(wanted, int | float) and wanted > 0:
+        return min(values, key=lambda value: abs(math.log(value / wanted)))
+    return values[(len(values) - 1) // 2]
 
 
 def untried(space: Space, start: Mapping[str, Any], done: Sequence[Line]) -> Iterator[dict[str, Any]]:

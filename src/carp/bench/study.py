@@ -17,13 +17,15 @@ from carp.errors import CarpError, UsageError, nearest
 from carp.storage import read_json, write_json
 
 STUDIES = "studies.json"
-# The paper's: M, τ, λ, the routing, the two halves of the sentiment loss. Ours: the last two.
+# The paper's: M, τ, λ, the routing, the two halves of the sentiment loss, k, the logic units. Ours: the last two.
 NAMED: dict[str, tuple[Any, ...]] = {
     "viewpoints": (3, 5, 7, 9),
     "routing_iterations": (1, 2, 3, 4),
     "rating_weight": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     "routing": ("bi-agreement", "agreement"),
     "mutual_exclusion": (True, False),
+    "latent_size": (25, 50, 100, 150, 200, 300),
+    "logic_unit": ("difference first", "appended"),
     "target_reviews": ("leave out", "keep"),
     "variant": ("paper", "released"),
 }

@@ -15,7 +15,9 @@ LEADERBOARD_NOTE = (
     "Systems that lack a corpus or a split stand below the others and take no place: their means are of other pairs. "
     "Runs are splits of all corpora together. A trial is one choice of settings: training, validation and test. Cells "
     "ran side by side on a shared machine, so that times tell a tenfold difference and not a tenth. Memory is the "
-    "card's, where there was one."
+    "card's, where there was one. Truth of reasons: how many times as far the rating moves where the sentences that an "
+    "explanation names are taken out, as where as many random words are; 1 is chance. It is measured by "
+    "benchmarks/faithfulness.py on fewer pairs; the mean over the corpora it was measured on. – is not measured."
 )
 
 

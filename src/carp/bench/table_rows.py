@@ -39,7 +39,8 @@ def _free(name: str, taken: Iterable[str]) -> str:
 
 def _kind(line: Line) -> str:
     search = line.get("search") or {}
-    return json.dumps([used_settings(line), search.get("trials"), search.get("space")], sort_keys=True)
+    searched = [search.get(name) for name in ("trials", "space", "splits")]
+    return json.dumps([used_settings(line), *searched], sort_keys=True)
 
 
 def _given(line: Line) -> str:

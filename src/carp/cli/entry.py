@@ -30,7 +30,7 @@ from carp.cli import (
     use_commands,
 )
 from carp.cli.elsewhere import at_addresses
-from carp.errors import CarpError, CarpWarning, UsageError
+from carp.errors import CarpError, CarpWarning, UsageError, telling_of_options
 
 COMPANY_LOST = 75  # another process of a training ended
 NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc")
@@ -41,6 +41,7 @@ COMMANDS = (
     use_commands.evaluate,
     use_commands.predict,
     use_commands.explain,
+    use_commands.summary,
     use_commands.aspects,
     use_commands.recommend,
     export_command.export,
@@ -98,6 +99,11 @@ def run_command(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. No exception escapes."""
+    with telling_of_options():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

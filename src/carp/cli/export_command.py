@@ -51,6 +51,7 @@ def export(
             done["onnx"] = write_onnx(recommender.fitted_model, onnx, overwrite=overwrite)
             compared, apart = done["onnx"].values()
             say(f"The sides and the scorer are in {onnx}; {compared:,} ratings differ by {apart:.1e} at most.")
+            say("What reads new reviews is not exported: newcomers need carp.")
         done |= _write_answers(recommender, predictions, explanations, number)
     if as_json:
         show_json(done)

@@ -45,6 +45,10 @@ def bench(
         list[str] | None,
         typer.Option(metavar="KEY=V1,V2", help="Values to search instead of the usual ones. May be repeated."),
     ] = None,
+    search_on: Annotated[
+        str | None,
+        typer.Option(metavar="FIRST-LAST", help="Choose settings once for all splits, on splits with these seeds."),
+    ] = None,
     given: Settings = None,
     processes: Processes = 1,
     engine: Engine = "here",
@@ -56,16 +60,17 @@ def bench(
     """Compare models on the same splits. A run that was stopped continues where it left off."""
     check_engine(engine, ray_address)
     from carp.bench.datasets import find_sources
-    from carp.bench.grid import Grid, read_systems, run_grid
+    from carp.bench.grid import Grid, read_seeds, read_systems, run_grid
     from carp.bench.study import read_values
 
     systems = read_systems(models)
     values = key_values(given, "--set")
-    whole = Grid(systems, [], seeds, values, search, read_values(grid or [], "--grid"))
+    searched = read_values(grid or [], "--grid"), read_seeds(search_on, "--search-on")
+    whole = Grid(systems, [], seeds, values, search, *searched)
     with naming("bench"):
         whole.check()
     check_may_write(out)
-    cells = Grid(systems, find_sources(corpora), seeds, values, search, whole.space).cells()
+    cells = Grid(systems, find_sources(corpora), seeds, values, search, *searched).cells()
     running: dict[str, Any] = {"processes": processes, "device": device, "retry": retry}
     with _elsewhere(engine, ray_address) as run, _watching(len(cells), out) as hooks:
         running |= {"elsewhere": run}

@@ -63,7 +63,7 @@ CARP = {
     "projection": "whether all viewpoints read words through the same matrix or each through its own",
     "attention": "how words share the attention of a viewpoint",
     "padding_attends": "whether the empty places of a short document take part in the attention",
-    "logic_unit": "how a viewpoint and an aspect are joined: their difference or their product first",
+    "logic_unit": "how a viewpoint and an aspect are joined: difference or product first, or both and themselves",
     "highway": "which way the gate over the capsules opens; the released code has it reversed",
     "hinge": "whether the loss of liking and disliking grows with the miss or with its square",
     "biases": "how the averages of people and things enter: learned, tuned before, or without the pair itself",

@@ -136,6 +136,23 @@ def explain(
     _deliver_explanation(found, shape, out)
 
 
+def summary(
+    model: Model,
+    user: Annotated[str, typer.Argument(metavar="USER", help="A user of the model.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item of the model.")],
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many sentences at most.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Sum up the reviews of a thing for one person: the sentences that matter to them, weightiest first."""
+    recommender = carp.load(model)
+    with naming(model):
+        found = recommender.summary(user, item, number)
+    if as_json:
+        show_json(found.as_dict())
+    else:
+        print(found)
+
+
 def aspects(
     model: Model,
     rename: Annotated[

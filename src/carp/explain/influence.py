@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carp.models.carp import Carp, DocumentReading
+from carp.models.carp import Carp, DocumentReading, logic_unit_parts
 from carp.models.layers import masked_softmax
 
 Array = NDArray[np.float64]
@@ -53,11 +53,16 @@ def unit_slopes(model: Carp, user: DocumentReading, item: DocumentReading) -> Sl
 def slopes_at(model: Carp, gradient: torch.Tensor, viewpoints: torch.Tensor, aspects: torch.Tensor) -> Slopes:
     """From the gradient [..., M·M, 2k] of the balance at a pair's logic units to what it says of their parts."""
     m = model.config.viewpoints
-    difference, product = gradient.view(*gradient.shape[:-2], m, m, -1).chunk(2, -1)
+    difference, product, *appended = gradient.view(*gradient.shape[:-2], m, m, -1).chunk(
+        logic_unit_parts(model.config), -1
+    )
     if model.config.logic_unit == "product first":
         difference, product = product, difference
     v, a = viewpoints.unsqueeze(-2), aspects.unsqueeze(-3)  # [..., M, 1, k], [..., 1, M, k]
-    return Slopes(difference + a * product, v * product - difference, product)
+    user, item = difference + a * product, v * product - difference
+    if appended:
+        user, item = user + appended[0], item + appended[1]
+    return Slopes(user, item, product)
 
 
 def sentence_influence(lost_user: torch.Tensor, lost_item: torch.Tensor, slopes: Slopes) -> SentenceInfluence:

@@ -51,9 +51,7 @@ class NamedAspects:
             if name not in self.names:
                 raise UsageError(f"there is no aspect {name!r}", fix=f"choose among: {'; '.join(self.names[:-1])}")
         changed = tuple(names.get(name, name) for name in self.names)
-        for name in changed:
-            if changed.count(name) > 1:
-                raise UsageError(f"two aspects would be called {name!r}", fix="give each a name of its own")
+        refuse_alike(changed)
         return replace(self, names=changed)
 
     def of_sentences(self, words: NDArray[np.int32], sentence: Ints, sentences: int) -> Ints:
@@ -71,13 +69,19 @@ class NamedAspects:
 
 
 def find_aspects(
-    words: NDArray[np.int32], sentence: Ints, vocabulary: Sequence[str], says: Floats, *, most: int = MOST_ASPECTS
+    words: NDArray[np.int32],
+    sentence: Ints,
+    vocabulary: Sequence[str],
+    says: Floats,
+    *,
+    most: int = MOST_ASPECTS,
+    no_names: frozenset[str] = frozenset(),
 ) -> NamedAspects:
     """From the words of sentences (numbers of the vocabulary from 1, and the sentence of each) and what each word says
-    by itself [vocabulary]."""
+    by itself [vocabulary]; words of `no_names` say of no sentence what it is about."""
     from sklearn.decomposition import NMF  # a saved model is opened without it
 
-    general = general_words()
+    general = general_words() | no_names
     usable = ~judging(says) & np.array([word not in general for word in vocabulary], bool)
     rows = _rows(words, sentence, usable)
     k = min(most, rows.shape[0] // SENTENCES_PER_ASPECT, np.count_nonzero(np.diff(rows.tocsc().indptr)) // 2)
@@ -94,6 +98,7 @@ def seeded_aspects(
     seeds: Mapping[str, Sequence[str]], words: NDArray[np.int32], sentence: Ints, vocabulary: Sequence[str]
 ) -> NamedAspects:
     """Aspects by a shop's own words: every other word belongs where it stands beside them more often than chance."""
+    refuse_alike((*seeds, OTHER))
     number = {word: place for place, word in enumerate(vocabulary)}
     rows = _rows(words, sentence, np.ones(len(vocabulary), bool))
     topics = np.zeros((len(seeds), len(vocabulary)))
@@ -101,14 +106,24 @@ def seeded_aspects(
         known = [number[word] for word in given if word in number]
         if not known:
             raise UsageError(
-                f"none of the seed words of {name!r} is in the reviews ({', '.join(given) or 'there are none'})",
-                fix="give words as they stand in the reviews, in lower case",
+                f"the model knows none of the seed words of {name!r} ({', '.join(given) or 'there are none'}): "
+                "they are in no review, or in so many that they tell nothing apart",
+                fix="give words as they stand in some of the reviews, in lower case",
             )
         near = np.asarray(rows[:, known].sum(1)).ravel()
         topics[row] = np.maximum(rows.T @ (near - near.mean()), 0)
         topics[row] *= 0.5 / max(float(topics[row].max()), 1e-12)
         topics[row, known] = 1
     return NamedAspects((*seeds, OTHER), _membership(topics))
+
+
+def refuse_alike(names: Sequence[str]) -> None:
+    """Refuse two names that a reader would take for one."""
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise UsageError(f"two aspects would be called {name!r}", fix="give each a name of its own")
+        seen.add(name.casefold())
 
 
 def judging(says: Floats) -> NDArray[np.bool_]:

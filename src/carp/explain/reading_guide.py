@@ -21,7 +21,9 @@ from carp.explain.praise import MOST_REVIEWS, PRAISE_PLACES, Praise, learn_prais
 from carp.reviews.corpora.column_checks import need
 from carp.reviews.readable import WrittenReview
 from carp.reviews.split_parts import TRAIN
+from carp.reviews.text.languages import ENGLISH
 from carp.reviews.text.sentences import sentences as sentence_spans
+from carp.reviews.text.stop_words import stop_words_in
 from carp.training.fitted_corpus import FittedCorpus
 
 Floats = NDArray[np.float64]
@@ -131,7 +133,9 @@ def make_guide(corpus: FittedCorpus) -> ReadingGuide:
     praise = learn_praise((corpus.texts[int(r)] for r in some), corpus.rating[some], corpus.user[some])
     mean = float(corpus.rating[train].mean()) if len(train) else (1 + corpus.levels) / 2
     vocabulary = corpus.vocabulary.words
-    aspects = find_aspects(*clauses(corpus), vocabulary, praise.of_words(vocabulary))
+    # The model may have been given the stop words of another language, or none: names are still free of them.
+    languages = corpus.facts["corpus"].get("languages", [ENGLISH])
+    aspects = find_aspects(*clauses(corpus), vocabulary, praise.of_words(vocabulary), no_names=stop_words_in(languages))
     return ReadingGuide(praise, aspects, mean, _clear_tone(corpus, praise, train))
 
 

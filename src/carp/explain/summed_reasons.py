@@ -43,7 +43,8 @@ Ints = NDArray[np.int64]
 FINDINGS = 6
 TELLING = 0.0025  # of the rating range: an aspect that moves a rating by less is not told
 SHARE_OF_LARGEST = 0.15  # of the largest amount, for another aspect to be told
-SECOND_AT_LEAST = 0.9  # of what the first sentence pulls, for a second to be shown: more aspects say more than that
+OF_PERSON, SHARE_OF_LARGEST_OF_PERSON = 0.001, 0.05  # the same of what a person writes about, which takes less room
+SECOND_AT_LEAST = 0.5  # of what would be lost with the first sentence, for a second to be shown
 PULL_COUNTS = 0.5  # of the strongest word's pull in a sentence, for a word to be marked
 CASES = 2
 ALIKE = 0.2  # likeness of two things of which it is worth telling
@@ -54,6 +55,7 @@ MEANING = "Every word adds to the rating or takes away from it, by itself and wh
 class ReadSentences:
     """The sentences of one document, as a reader takes them."""
 
+    words: NDArray[np.int32]  # [L]
     of_word: Ints  # [L] the sentence of each word
     pull: Floats  # [S] what the words of each add to the rating
     tone: Floats  # [S] what its words say
@@ -66,30 +68,55 @@ class ReadSentences:
         """The same sentences where each word adds so much to the rating."""
         return replace(self, pull=np.bincount(self.of_word, pull, len(self.tone)).astype(np.float64))
 
+    @cached_property
+    def lost(self) -> Floats:
+        """How much would go with each sentence, beside the root of its words. Texts are read at one length, so that
+        without a sentence the others count for more: what goes is what it pulls beyond its share of the words."""
+        words = np.maximum(np.bincount(self.of_word, minlength=len(self.pull)), 1)
+        found: Floats = (self.pull - self.pull.sum() * words / max(1, words.sum())) / np.sqrt(words)
+        return found
+
     def says(self, sign: float) -> NDArray[np.bool_]:
         """Which sentences clearly praise, or complain where the sign is below 0."""
         return (sign * self.tone > self.clear) & (sign * (self.tone + self.of_rating) > self.clear)
 
     def for_aspect(self, aspect: int, amount: float, by_itself: float, most: int) -> tuple[list[int], bool]:
-        """The sentences about an aspect that pull as its amount does, those that say most of it first, and whether they
-        say the opposite of it: only where it is the person's taste that turns what the words do for everybody."""
+        """The sentences about an aspect that pull as its amount does, those first with which most would go, and whether
+        they say the opposite of it: only where it is the person's taste that turns what the words do for everybody."""
         sign = 1.0 if amount > 0 else -1.0
-        about = (self.aspect == aspect) & (sign * self.pull > 0)
+        about = (self.aspect == aspect) & (sign * self.pull > 0) & (sign * self.lost > 0)
         by_taste = sign * by_itself <= 0
         for turned in (False, True) if by_taste else (False,):
             clear = about & self.says(-sign if turned else sign)
             if clear.any():
-                worth = np.where(clear, sign * self.pull * np.minimum(np.abs(self.tone), 1) * self.belonging, 0)
-                best = np.argsort(-worth, kind="stable")[:most]
-                return [int(s) for s in best if worth[s] >= SECOND_AT_LEAST * worth[best[0]]], turned
+                worth = np.where(clear, sign * self.lost * np.minimum(np.abs(self.tone), 1) * self.belonging, 0)
+                return self._best(worth, most), turned
         return [], False
 
     def about(self, aspect: int, most: int, amount: float = 0.0) -> list[int]:
         """The sentences about an aspect that matter most, whatever they say: of those that pull as the amount does,
         where there is one."""
-        worth = np.where(self.aspect == aspect, np.sign(amount) * self.pull if amount else np.abs(self.pull), 0)
-        best = np.argsort(-worth, kind="stable")[:most]
-        return [int(s) for s in best if worth[s] > 0 and worth[s] >= SECOND_AT_LEAST * worth[best[0]]]
+        worth = np.where(self.aspect == aspect, np.sign(amount) * self.lost if amount else np.abs(self.lost), 0)
+        return self._best(worth, most)
+
+    def mostly_about(self, aspect: int, most: int) -> list[int]:
+        """The sentences that have most to do with an aspect, whoever reads them."""
+        return self._best(np.where(self.aspect == aspect, self.belonging * np.abs(self.pull), 0), most)
+
+    def _best(self, worth: Floats, most: int) -> list[int]:
+        """The sentences worth most and not much less than the first of them, none of the same words as another."""
+        chosen: list[int] = []
+        for number in np.argsort(-worth, kind="stable").tolist():
+            if len(chosen) == most or worth[number] <= 0:
+                break
+            if chosen and worth[number] < SECOND_AT_LEAST * worth[chosen[0]]:
+                break
+            if not any(self._alike(number, other) for other in chosen):
+                chosen.append(number)
+        return chosen
+
+    def _alike(self, one: int, other: int) -> bool:
+        return np.array_equal(self.words[self.of_word == one], self.words[self.of_word == other])
 
 
 class SummedExplainer(AttentionExplainer):
@@ -216,7 +243,7 @@ class SummedExplainer(AttentionExplainer):
         names = self.guide.aspects.names
         amounts = _numbers(parts.person_words + parts.by_thing + parts.by_both.sum(2))[0][: len(names) - 1]
         found = []
-        for aspect in telling(amounts, self.corpus.levels):
+        for aspect in telling(amounts, self.corpus.levels, of_person=True):
             chosen = user.about(aspect, detail.sentences, float(amounts[aspect]))
             if chosen:
                 sentences = self._sentences(question.user_document, user, chosen, np.abs(pull), 1.0)
@@ -280,7 +307,7 @@ class SummedExplainer(AttentionExplainer):
         own = self.guide.aspects.membership[words, aspect[of_word]]
         belonging = np.bincount(of_word, own, len(tone)) / np.maximum(np.bincount(of_word, minlength=len(tone)), 1)
         silent = np.zeros(len(tone))
-        found = ReadSentences(of_word, silent, tone, of_rating, aspect, belonging, self.guide.clear_tone)
+        found = ReadSentences(words, of_word, silent, tone, of_rating, aspect, belonging, self.guide.clear_tone)
         return found.pulled_by(pull)
 
     def _sentences(
@@ -323,7 +350,7 @@ class SummedExplainer(AttentionExplainer):
         self, index: int, aspect: int, share: float, document: ReadableDocument, read: ReadSentences, sentences: int
     ) -> Side:
         belongs = self.guide.aspects.membership[document.words, aspect].astype(np.float64)
-        chosen = read.about(aspect, sentences)
+        chosen = read.mostly_about(aspect, sentences)
         quoted = self._sentences(document, read, chosen, belongs, 1.0)
         name = self.guide.aspects.names[aspect]
         return Side(index, quoted, tuple(name.split(", ")), share, name=name)
@@ -371,10 +398,10 @@ class SummedExplainer(AttentionExplainer):
         return AspectOpinion(side, who, who, float(worth[said].mean()), ())
 
     def summarise(self, question: Question, n: int) -> list[SummarySentence]:
-        """The sentences of what is told of the thing, with whether they speak for or against it."""
+        """The sentences of what is told of the thing, with whether they speak for or against it; no text twice."""
         (found,) = self.explain([question])
         names = self.guide.aspects.names
-        return [
+        told = [
             SummarySentence(
                 **{field.name: getattr(sentence, field.name) for field in fields(sentence)},
                 weight=abs(one.amount),
@@ -384,7 +411,8 @@ class SummedExplainer(AttentionExplainer):
             )
             for one in found.findings
             for sentence in one.sentences
-        ][:n]
+        ]
+        return list({sentence.text: sentence for sentence in reversed(told)}.values())[::-1][:n]
 
     # ---- many pairs
 
@@ -430,7 +458,7 @@ class SummedExplainer(AttentionExplainer):
         tones = [self._tone_of(int(key)) for key in distinct]
         read = self._reading(words, of_word, pull, tones)
         amounts = _person_amounts(parts) if of_person else aspect_amounts(parts)
-        for aspect in telling(amounts[: len(self.guide.aspects) - 1], self.corpus.levels):
+        for aspect in telling(amounts[: len(self.guide.aspects) - 1], self.corpus.levels, of_person=of_person):
             amount = float(amounts[aspect])
             by_itself = float(parts.thing_words[0, aspect])
             chosen = read.about(aspect, 2, amount) if of_person else read.for_aspect(aspect, amount, by_itself, 2)[0]
@@ -459,14 +487,16 @@ def _person_amounts(parts: MeetingParts) -> Floats:
     return found
 
 
-def telling(amounts: Floats, levels: int) -> list[int]:
-    """The aspects worth telling of, the largest first: those that move the rating enough to be seen.
+def telling(amounts: Floats, levels: int, *, of_person: bool = False) -> list[int]:
+    """The aspects of a thing worth telling of, or those of a person, the largest first: those that move the rating
+    enough to be seen.
 
     >>> telling(np.array([0.5, -0.3, 0.05, 0.001]), 5)
     [0, 1]
     """
     size = np.abs(amounts)
-    least = max(TELLING * (levels - 1), SHARE_OF_LARGEST * float(size.max(initial=0)))
+    of_scale, of_largest = (OF_PERSON, SHARE_OF_LARGEST_OF_PERSON) if of_person else (TELLING, SHARE_OF_LARGEST)
+    least = max(of_scale * (levels - 1), of_largest * float(size.max(initial=0)))
     return [int(a) for a in np.argsort(-size, kind="stable")[:FINDINGS] if size[a] >= least]
 
 

@@ -59,6 +59,7 @@ class RatingModel(nn.Module):
 
     Config: ClassVar[type]  # a frozen dataclass with the paper's values as defaults
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # `variant` → settings
+    training_presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # `variant` → how it is trained and on what
     training_defaults: ClassVar[Mapping[str, Any]] = {}  # where the paper's differ from TrainingSettings'
     text_defaults: ClassVar[Mapping[str, Any]] = {}  # where the model's differ from TextSettings'
     needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, names, reviews, target_review

@@ -22,10 +22,13 @@ SIGIR 2019. Equation numbers below are the paper's, in the paper's order.
 
 Sentiment 0 is positive, 1 negative.
 
-Where the paper is silent, or its released code does something else, there is an option in CarpConfig. The
-defaults are the paper's; `variant="released"` is the released code's set; `variant="calibrated"` is ours: tuned
-biases as an input, each training pair's without its own rating, a squared hinge and more dropout, so that the
-capsules learn what the biases cannot know.
+Where the paper is silent, or its released code does something else, there is an option in CarpConfig. Two things in
+the paper's form are not the paper's: a window ends with its review (`across_reviews`), where the paper slides it over
+the whole document, and b_{s,3} starts at 3 for the positive capsule and at 1 for the negative one, of which the paper
+says nothing. In training, the review whose rating is fitted is left out (`target_reviews`). The defaults are the
+paper's; `variant="released"` is the released code's set; `variant="calibrated"` is ours: tuned biases as an input,
+each training pair's without its own rating, a squared hinge and more dropout, so that the capsules learn what the
+biases cannot know.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ class CarpConfig:
     attention: Literal["softmax", "routed"] = "softmax"
     attention_scale: float = 1.0  # multiplies pᵀv before the softmax; above 1, fewer words share the attention
     padding_attends: bool = False
-    logic_unit: Literal["difference first", "product first"] = "difference first"
+    logic_unit: Literal["difference first", "product first", "appended"] = "difference first"
     capsule_bias: bool = False  # a learned bias, 0.1 at first, before the squash
     routing_gradient: Literal["all", "last"] = "all"  # through every iteration, or the last alone
     routing_epsilon: float = 0.0  # under the root and in the normalisation
@@ -101,6 +104,12 @@ RELEASED: dict[str, Any] = {
     "embedding_start": "uniform",
     "filter_spread": 0.3,
     "filter_bias": 0.1,
+}
+RELEASED_TRAINING: dict[str, Any] = {
+    "optimizer_epsilon": 1e-10,
+    "epochs": 150,
+    "patience": 150,  # it never stops early; what is kept is still the epoch that is best on validation
+    "target_reviews": "keep",
 }
 CALIBRATED: dict[str, Any] = {"hinge": "squared", "biases": "leave-one-out", "dropout": 0.3}
 
@@ -193,6 +202,7 @@ class Viewpoints(nn.Module):
 class Carp(RatingModel):
     Config = CarpConfig
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "released": RELEASED, "calibrated": CALIBRATED}
+    training_presets: ClassVar[dict[str, dict[str, Any]]] = {"released": RELEASED_TRAINING}
     needs = frozenset({"ids", "documents"})
     separates = True
     explained_by = "capsules"
@@ -206,7 +216,7 @@ class Carp(RatingModel):
             nn.init.uniform_(self.embedding.weight[1:])
         self.user_side = Viewpoints(config, sizes)
         self.item_side = Viewpoints(config, sizes, 1)
-        g = 2 * side_size(config)
+        g = logic_unit_parts(config) * side_size(config)
         self.vote_weight = nn.Parameter(torch.randn(2, m * m, g, k) * g**-0.5)  # W_{s,x,y}
         self.capsule_bias = nn.Parameter(torch.full((2, k), 0.1)) if config.capsule_bias else None
         self.highway_gate = nn.Parameter(torch.randn(2, k, k) * k**-0.5)  # H_{s,1}
@@ -281,12 +291,17 @@ class Carp(RatingModel):
         return {**shown, "coupling": coupling.view(-1, 2, m, m)}
 
     def pair(self, viewpoints: Tensor, aspects: Tensor) -> Tensor:
-        """Equation 3: every viewpoint with every aspect."""
+        """Equation 3: every viewpoint with every aspect. g_{x,y} = (v − a) ⊕ (v ⊙ a).
+
+        "appended" is what the paper tried besides, and found to bring nothing: g_{x,y} = (v − a) ⊕ (v ⊙ a) ⊕ v ⊕ a.
+        """
         v, a = viewpoints.unsqueeze(2), aspects.unsqueeze(1)  # [B, M, 1, k], [B, 1, M, k]
         parts = [v - a, v * a]
         if self.config.logic_unit == "product first":
             parts.reverse()
-        return torch.cat(parts, -1).flatten(1, 2)  # [B, M·M, 2k]
+        if self.config.logic_unit == "appended":
+            parts += [v.expand_as(parts[0]), a.expand_as(parts[0])]
+        return torch.cat(parts, -1).flatten(1, 2)  # [B, M·M, 2k], appended [B, M·M, 4k]
 
     def route(self, votes: Tensor) -> tuple[Tensor, Tensor]:
         """Algorithm 1 (or Equation 6 alone for "agreement"): coupling [B, 2, U] and capsules [B, 2, k]."""
@@ -352,6 +367,11 @@ class Carp(RatingModel):
 def side_size(config: CarpConfig) -> int:
     """Length of a viewpoint: k, but n where each viewpoint has its own square projection."""
     return config.latent_size if config.projection == "shared" else config.filters
+
+
+def logic_unit_parts(config: CarpConfig) -> int:
+    """Of how many vectors as long as a viewpoint a logic unit is made."""
+    return 4 if config.logic_unit == "appended" else 2
 
 
 def by_agreement(agreement: Tensor, epsilon: float = 0.0) -> Tensor:

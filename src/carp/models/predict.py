@@ -12,6 +12,7 @@ from torch import Tensor
 from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Pairs, TrainingData
 from carp.models.blocks import blocks_of_like_length, in_blocks
+from carp.models.side_room import room_for_sides
 from carp.reviews.documents import Documents, padded
 
 BLOCK_WORDS = 30_000  # words encoded at once: bounds memory whatever the documents' lengths
@@ -33,7 +34,7 @@ def encode_documents(encode: Callable[[Tensor, Tensor], Tensor], documents: Docu
         words, reviews = padded(documents, chosen)
         block = encode(torch.from_numpy(words).to(device), torch.from_numpy(reviews).to(device))
         if sides is None:
-            sides = block.new_empty((len(documents), *block.shape[1:]))
+            sides = room_for_sides(block, len(documents), *block.shape[1:])
         sides[torch.from_numpy(chosen).to(device)] = block
     assert sides is not None, "there is always at least one document"
     return sides

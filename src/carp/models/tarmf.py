@@ -25,16 +25,17 @@ together by conjugate gradients, whose products with a system matrix are sums ov
 
 Ours: the reading of the paper itself (tanh in the attention, a linear output, exact solutions for the factors in
 place of gradient steps); biases, which start at the tuned ones and keep the penalties that fit validation best when
-they stand alone (no setting leaves this out); factors start as those of the factorisation without documents; the bias
-is a factor like the others, whose counterpart is 1, and the document speaks for it too (`text_bias`); a document is
-read without the review of the pair that it came with in this epoch; both networks share the word embeddings; all
-sizes, λ and dropout.
+they stand alone (`biases=zero` starts them at zero, with λ for a penalty, as factors like the others); factors start
+as those of the factorisation without documents; the bias is a factor like the others, whose counterpart is 1, and the
+document speaks for it too (`text_bias`); a document is read without the review of the pair that it came with in this
+epoch; both networks share the word embeddings; all sizes, λ and dropout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -57,6 +58,7 @@ class TarmfConfig:
     latent_size: int = 25  # K
     pull: float = 5.0  # λ
     text_bias: bool = True  # is the document asked for the bias too?
+    biases: Literal["zero", "tuned"] = "tuned"  # where b_u and b_i start, and whose penalty they keep
     dropout: float = 0.3  # of the words' embeddings and of the states
 
 
@@ -156,8 +158,9 @@ class Tarmf(RatingModel):
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
         self.biases.fit(data.train, data.valid, self.sizes.levels)
-        self.user_factors[:, -1] = self.biases.user
-        self.item_factors[:, -1] = self.biases.item
+        if self.config.biases == "tuned":
+            self.user_factors[:, -1] = self.biases.user
+            self.item_factors[:, -1] = self.biases.item
         users, items, ratings = self._on_device(data.train)
         for _ in range(STARTING_ROUNDS):
             self.solve_users(users, items, ratings, torch.zeros_like(self.user_factors))
@@ -296,9 +299,10 @@ class Tarmf(RatingModel):
         self.item_factors.copy_(ridge_around(topics, items, others, ratings - self.biases.mean, ridge))
 
     def _ridge(self, side: int) -> Tensor:
-        """λ for each factor, and the biases' own penalty last. [K + 1]"""
+        """λ for each factor, and last the biases' own penalty, where they were tuned. [K + 1]"""
         ridge = torch.full_like(self.user_factors[0], self.config.pull)
-        ridge[-1] = self.biases.shrinkage[side]
+        if self.config.biases == "tuned":
+            ridge[-1] = self.biases.shrinkage[side]
         return ridge
 
     @torch.no_grad()

@@ -30,7 +30,7 @@ from carp.persist.bundle_checks import (
     checked_dates,
 )
 from carp.persist.older_layouts import with_characters
-from carp.reviews.corpora.column_checks import ColumnFault
+from carp.reviews.corpora.column_checks import ColumnFault, characters_in
 from carp.reviews.corpora.item_texts import ItemTexts
 from carp.reviews.corpora.provenance import FIRST_LAYOUT, check_made_with, differences, made_with
 from carp.reviews.corpora.string_column import StringColumn
@@ -210,17 +210,20 @@ def _item_texts(sealed: SealedFolder, items: int) -> ItemTexts:
 
 
 def _fitted_corpus(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> FittedCorpus:
-    records, words = sealed.arrays("records.safetensors"), sealed.arrays("documents.safetensors")
+    files = ("records.safetensors", "documents.safetensors")
+    records, words = (sealed.arrays(file, mmap=True) for file in files)  # the only ones that grow with every review
     strings = {n: StringColumn(records.pop(f"{n}_bytes"), records.pop(f"{n}_offsets")) for n in STRINGS}
     vocabulary = Vocabulary.from_json(sealed.json("tokeniser.json"))
     check_words(vocabulary.words)
     check_records(strings, records, facts["levels"])
+    records = {name: np.array(column, subok=False) for name, column in records.items()}  # looked up at random
     for side in ("user", "item"):
         check_documents(side, words, strings, records, len(vocabulary), facts["max_words"])
     if layout == FIRST_LAYOUT:
         words = with_characters(words, strings["texts"])
+    room = characters_in(strings["texts"])
     for side in ("user", "item"):
-        check_characters(side, words, strings["texts"])
+        check_characters(side, words, room)
     documents = {
         side: Documents(**{f.name: words[f"{side}.{f.name}"] for f in fields(Documents)}) for side in ("user", "item")
     }

@@ -19,7 +19,7 @@ from carp.models.layers import SizedByData
 from carp.reviews.corpora import column_checks
 from carp.reviews.corpora.column_checks import ColumnFault, need
 from carp.reviews.corpora.records import LATEST, NO_TIME
-from carp.reviews.corpora.string_column import StringColumn
+from carp.reviews.corpora.string_column import StringColumn, stretch, stretches
 from carp.reviews.split_parts import PARTS, TRAIN
 
 Arrays = dict[str, NDArray[Any]]
@@ -92,19 +92,34 @@ def check_documents(
         column_checks.check_kind(f"{side}.{name}", arrays[f"{side}.{name}"], np.int32, tokens)
     column_checks.check_offsets(f"{side}.offsets", offsets, owners, tokens, most=max_words)
     column_checks.check_range(f"{side}.words", arrays[f"{side}.words"], 1, words)
-    column_checks.check_range(f"{side}.review", review, 0, len(columns["user"]) - 1)
-    owner = np.repeat(np.arange(owners), np.diff(offsets))
-    need(bool((columns[side][review] == owner).all()), f"{side}.review names reviews of others")
-    need(bool((columns["part"][review] == TRAIN).all()), f"{side}.review names reviews that did not train")
+    for first, last in stretches(tokens):
+        read = stretch(review, first, last)
+        column_checks.check_range(f"{side}.review", read, 0, len(columns["user"]) - 1)
+        own = columns[side][read] == owners_of(offsets, first, last)
+        need(bool(own.all()), f"{side}.review names reviews of others")
+        need(bool((columns["part"][read] == TRAIN).all()), f"{side}.review names reviews that did not train")
 
 
-def check_characters(side: str, arrays: Arrays, texts: StringColumn) -> None:
-    """Refuse words that stand outside of their texts."""
+def owners_of(offsets: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
+    """Whose words first to last are, of documents that lie end to end.
+
+    >>> owners_of(np.array([0, 2, 2, 5]), 1, 4).tolist()
+    [0, 2, 2]
+    """
+    begin = int(np.searchsorted(offsets, first, side="right")) - 1
+    end = int(np.searchsorted(offsets, last))
+    edges = np.clip(offsets[begin : end + 1], first, last)
+    return np.repeat(np.arange(begin, end), np.diff(edges))
+
+
+def check_characters(side: str, arrays: Arrays, room: NDArray[np.int64]) -> None:
+    """Refuse words that stand outside of their texts, which have room for so many characters each."""
     review, characters = arrays[f"{side}.review"], arrays[f"{side}.characters"]
     column_checks.check_kind(f"{side}.characters", characters, np.int32, len(review), 2)
-    room = column_checks.characters_in(texts)[review]
-    holds = (characters[:, 0] >= 0) & (characters[:, 0] <= characters[:, 1]) & (characters[:, 1] <= room)
-    need(bool(holds.all()), f"{side}.characters stand outside of the texts")
+    for first, last in stretches(len(review)):
+        begins, ends = stretch(characters, first, last).T
+        holds = (begins >= 0) & (begins <= ends) & (ends <= room[stretch(review, first, last)])
+        need(bool(holds.all()), f"{side}.characters stand outside of the texts")
 
 
 def check_words(words: list[str]) -> None:

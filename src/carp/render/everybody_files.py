@@ -8,9 +8,9 @@ from typing import Any
 
 from carp.recommender import Recommender
 from carp.render.explanation_json import explanation_json
+from carp.render.parquet_blocks import write_parquet
 from carp.render.summed_telling import told
 
-ROWS_AT_ONCE = 5_000
 PREDICTED = {"user": "String", "rank": "Int32", "item": "String", "title": "String", "rating": "Float64"}
 PREDICTED |= {"low": "Float64", "high": "Float64"}
 EXPLAINED = {**PREDICTED, "summary": "String", "explanation": "String"}
@@ -34,27 +34,7 @@ def explained_rows(recommender: Recommender, n: int) -> Iterator[dict[str, Any]]
 
 def write_rows(rows: Iterator[dict[str, Any]], kinds: dict[str, str], file: Path) -> int:
     """Write the rows as one Parquet file; how many there were."""
-    import polars
-
     from carp.storage import new_file
 
-    schema = {name: getattr(polars, kind) for name, kind in kinds.items()}
-    blocks: list[Any] = []
-    count = 0
     with new_file(file) as out:
-        for block in _blocks(rows):
-            count += len(block)
-            blocks.append(polars.DataFrame(block, schema=schema))
-        polars.concat(blocks or [polars.DataFrame(schema=schema)]).write_parquet(out)
-    return count
-
-
-def _blocks(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    block: list[dict[str, Any]] = []
-    for row in rows:
-        block.append(row)
-        if len(block) == ROWS_AT_ONCE:
-            yield block
-            block = []
-    if block:
-        yield block
+        return write_parquet(rows, kinds, out)

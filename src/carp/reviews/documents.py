@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,14 @@ class Documents:
 
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
+
+    def part(self, first: int, last: int) -> Documents:
+        """Documents first to last, as if there were no others."""
+        begin, end = int(self.offsets[first]), int(self.offsets[last])
+        words, review, characters = (
+            np.asarray(column[begin:end]) for column in (self.words, self.review, self.characters)
+        )
+        return Documents(words, review, characters, self.offsets[first : last + 1] - begin)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -88,7 +96,13 @@ def make_documents(
     cut: ReviewCut | None = None,
 ) -> Documents:
     """Collect the words of each owner's reviews, cut as asked, and keep the first `max_words` of each document."""
-    owner = owner_of_record[review]
+    return collected(words, review, characters, owner_of_record[review], owners, max_words=max_words, cut=cut)
+
+
+def collected(
+    words: Ints, review: Ints, characters: Ints, owner: Ints, owners: int, *, max_words: int, cut: ReviewCut | None
+) -> Documents:
+    """The same where the owner of each word is known."""
     order = np.argsort(owner, kind="stable")
     if cut is not None:
         order = order[cut.keeps(owner[order], review[order])]
@@ -130,6 +144,20 @@ def _ranges(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def stretches_of(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Documents first to last that have at most so many words together, or are one document.
+
+    >>> list(stretches_of(np.array([0, 2, 4, 9, 10]), most=4))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    first, documents = 0, len(offsets) - 1
+    while first < documents:
+        reach = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
+        last = min(documents, max(first + 1, reach))
+        yield first, last
+        first = last
 
 
 def padded(

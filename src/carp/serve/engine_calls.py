@@ -14,8 +14,8 @@ from typing import Any
 from carp.errors import CarpError
 from carp.serve.answer_service import AnswerService, encode
 from carp.serve.engine_messages import Call, Refused, Reply, refused
-from carp.serve.page_files import result_sections
 from carp.serve.problems import Problem, problem_of
+from carp.serve.result_sections import ResultSections, holds_results
 from carp.serve.service_info import about
 
 
@@ -25,7 +25,7 @@ class CallAnswerer:
     def __init__(self, service: AnswerService, results: Path | None = None) -> None:
         self.service = service
         self._folder = results
-        self._results = cache(lambda: encode({"sections": read_sections(results)}))
+        self._sections = cache(lambda: read_sections(results))
         self._alone: dict[str, Callable[..., Any]] = {
             "users": lambda *asked: service.search(service.users, "users", *asked),
             "items": lambda *asked: service.search(service.items, "items", *asked),
@@ -39,16 +39,29 @@ class CallAnswerer:
             "overview": service.overview,
             "overview_table": service.overview_table,
             "summary": service.summary,
-            "results": lambda: self._results(),
+            "results": self.results,
         }
 
     def about(self) -> bytes:
         """What is served, as JSON."""
-        has_results = False
-        if self._folder is not None:
-            with contextlib.suppress(Problem):  # who asks for them is told why there are none
-                has_results = bool(read_sections(self._folder))
+        has_results = self._folder is not None and holds_results(self._folder)
         return encode({**about(self.service.recommender), "results": has_results})
+
+    def prepare_results(self) -> bool:
+        """Make the report now, so that it is in the user's cache when somebody asks; whether there is one to make."""
+        if self._folder is None or not holds_results(self._folder):
+            return False
+        with contextlib.suppress(Problem):  # who asks for it is told
+            self._sections()
+        return True
+
+    def results(self, section: int | None) -> dict[str, Any]:
+        """The first sections of the results with the titles of all, or one section."""
+        found = self._sections().first() if section is None else self._sections().one(section)
+        if found is None:
+            fix = "ask for /api/results without a number, and count its sections from 0"
+            raise Problem(404, f"there is no section {section}", fix=fix, kind="no-results")
+        return found
 
     def reply(self, call: Call) -> Reply:
         began = time.perf_counter()
@@ -85,13 +98,13 @@ class CallAnswerer:
             return error
 
 
-def read_sections(results: Path | None) -> list[dict[str, str]]:
+def read_sections(results: Path | None) -> ResultSections:
     """The sections of a folder of results, or a refusal that says how to have some."""
     fix = "start the service with --results and a folder made by carp bench"
     if results is None:
         raise Problem(404, "no results are served here", fix=fix, kind="no-results")
     try:
-        return result_sections(results)
+        return ResultSections(results)
     except CarpError as error:
         raise Problem(404, "the folder of results holds none that can be read", fix=fix, kind="no-results") from error
 

@@ -1,4 +1,4 @@
-"""The page's files and the results' sections: read once, so that no request ever names a place on the disk."""
+"""The page's files: read once, so that no request ever names a place on the disk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from carp.errors import CarpError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -59,22 +57,6 @@ def _gather(folder: Traversable, before: str, found: dict[str, Served]) -> None:
             _gather(entry, f"{before}{entry.name}/", found)
         elif Path(entry.name).suffix in KINDS:
             found[before + entry.name] = _served(entry.read_bytes(), KINDS[Path(entry.name).suffix])
-
-
-def result_sections(folder: Path) -> list[dict[str, str]]:
-    """Tables and plots of a folder of results; a plot that cannot be drawn here is left out."""
-    from carp.bench.report import make_report
-    from carp.bench.report_page import section_part
-
-    sections = []
-    for section in make_report(folder):
-        try:
-            written = section_part(section)
-        except CarpError:
-            section.plots.clear()
-            written = section_part(section)
-        sections.append({"title": section.title, "html": written})
-    return sections
 
 
 @dataclass(frozen=True)

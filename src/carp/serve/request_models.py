@@ -138,6 +138,10 @@ class SummaryQuery(_Query):
     n: Annotated[int, Field(ge=1, le=50), WholeNumber] = 8
 
 
+class ResultsQuery(_Query):
+    section: Annotated[int, Field(ge=0, le=100_000), WholeNumber] | None = None
+
+
 class Pair(_Body):
     user: Id
     item: Id

@@ -35,6 +35,7 @@ from carp.serve.request_models import (
     PeriodQuery,
     Predict,
     RecommendQuery,
+    ResultsQuery,
     Search,
     SummaryQuery,
     ThingSearch,
@@ -252,11 +253,11 @@ def _tell(app: FastAPI, engine: Engine) -> None:
 
     @app.get(
         "/api/results",
-        summary="Tables and plots of the benchmark, if there are any",
+        summary="Tables and plots of the benchmark, if there are any: the first sections, or one by its number",
         response_model=answers.ResultsAnswer,
     )
-    async def tell_results(query: None_) -> Response:
-        return answered(await engine.ask("results"))
+    async def tell_results(query: Annotated[ResultsQuery, Query()]) -> Response:
+        return answered(await engine.ask("results", query.section))
 
     @app.get("/version", summary="Its version and the model that is served", response_model=answers.VersionAnswer)
     async def version(query: None_) -> Response:

@@ -4,7 +4,8 @@ Bytes, JSON and arrays come in. Files go out that are whole or not there, and fo
 which is checked by the same opening that everything is read by. No pickle, no code in files.
 """
 
-from carp.storage.folder_locks import holding, holding_if_free
+from carp.storage.array_files import arrays_of, load_arrays, save_arrays
+from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn
 from carp.storage.leftovers import bring_back, sweep
 from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
 from carp.storage.sealed_folders import (
@@ -19,16 +20,13 @@ from carp.storage.sealed_folders import (
 from carp.storage.signatures import KEY_FILE, SIGNATURE, sign_folder
 from carp.storage.written_files import (
     append_json_line,
-    arrays_of,
     disk_errors,
     folder_size,
     json_of,
-    load_arrays,
     new_file,
     read_json,
     read_json_lines,
     readable_size,
-    save_arrays,
     sha256,
     sync_folder,
     write_bytes,
@@ -50,6 +48,7 @@ __all__ = [
     "folder_size",
     "holding",
     "holding_if_free",
+    "holding_in_turn",
     "json_of",
     "kind_of",
     "load_arrays",

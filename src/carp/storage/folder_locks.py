@@ -53,14 +53,21 @@ def holding_if_free(path: Path) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _held(path: Path) -> Iterator[None]:
+def holding_in_turn(path: Path) -> Iterator[None]:
+    """Be the only one who writes at this place, after all who were there before."""
+    with _held(path, wait=True):
+        yield
+
+
+@contextlib.contextmanager
+def _held(path: Path, *, wait: bool = False) -> Iterator[None]:
     parent = Path(os.path.realpath(path.absolute().parent))
     file = parent / f".{path.absolute().name}.lock"
     mine = (str(file), os.getpid(), threading.get_ident())  # a forked child does not hold what its parent does
     if mine in _HELD:
         yield
         return
-    handle = _locked(file)
+    handle = _locked(file, wait)
     _HELD.add(mine)
     try:
         yield
@@ -71,11 +78,11 @@ def _held(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _locked(file: Path) -> int:
+def _locked(file: Path, wait: bool) -> int:
     while True:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             if names(file, handle):
                 _sign(handle)
                 return handle

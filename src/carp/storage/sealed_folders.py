@@ -21,12 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import CarpError, DamagedError, StorageError, UsageError
+from carp.storage.array_files import arrays_of, mapped_arrays
 from carp.storage.leftovers import bring_back
 from carp.storage.signatures import KEY_FILE, MANIFEST, SIGNATURE, check_signature
-from carp.storage.written_files import arrays_of, json_of
+from carp.storage.written_files import json_of
 
 FORMAT_VERSION = 1
 MOST_FILES, MOST_MANIFEST = 1000, 1 << 20
+MAPPED_FROM = 1 << 28  # bytes of a file of arrays: larger ones are left on the disk where that is allowed
 TRIES = 1000  # of opening a folder that is replaced again and again
 
 
@@ -65,8 +67,13 @@ class SealedFolder:
     def json(self, name: str) -> Any:
         return json_of(self.read(name), self.path / name)
 
-    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        return arrays_of(self.read(name), self.path / name)
+    def arrays(self, name: str, *, mmap: bool = False) -> dict[str, NDArray[Any]]:
+        """The arrays of a file. A large file is left on the disk if that is allowed, and mapped by this opening."""
+        file = self._files[name]
+        if not mmap or os.fstat(file.fileno()).st_size < MAPPED_FROM:
+            return arrays_of(self.read(name), self.path / name)
+        self._check(name)
+        return mapped_arrays(file, self.path / name)
 
     def column(self, name: str, *, mmap: bool) -> NDArray[Any]:
         """A column that `np.save` wrote, left on the disk if that is asked for."""

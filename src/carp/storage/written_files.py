@@ -9,12 +9,9 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.typing import NDArray
 
 from carp.errors import DamagedError, StorageError
 from carp.storage.folder_locks import names
@@ -140,34 +137,6 @@ def read_json_lines(path: Path) -> list[Any]:
     with contextlib.suppress(ValueError):
         values += [json.loads(rest)] if rest.strip() else []
     return values
-
-
-def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None) -> str:
-    """Write arrays as a safetensors file. The sha256 sum of what was to be written, whatever the disk made of it."""
-    from safetensors.numpy import save
-
-    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    content = save(whole, metadata=dict(metadata or {}))
-    write_bytes(path, content)
-    return hashlib.sha256(content).hexdigest()
-
-
-def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        return arrays_of(path.read_bytes(), path)
-    except OSError as error:
-        raise DamagedError(f"cannot be read ({error})", where=str(path), fix="make it again") from error
-
-
-def arrays_of(content: bytes, where: Path) -> dict[str, NDArray[Any]]:
-    """The arrays in the content of a safetensors file. They cannot be written to."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        return dict(load(content))
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise DamagedError(f"cannot be read ({error})", where=str(where), fix="make it again") from error
 
 
 def sha256(path: Path) -> str:

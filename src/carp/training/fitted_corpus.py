@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from carp.reviews.corpora.item_texts import ItemNames, ItemTexts, no_names
 from carp.reviews.corpora.records import LATEST, NO_TIME
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.corpora.vocabulary_choice import build_vocabulary
-from carp.reviews.documents import Documents, ReviewCut, make_documents, training_words, written_document
+from carp.reviews.documents import Documents, ReviewCut, written_document
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split import Split
@@ -24,6 +24,8 @@ from carp.reviews.text.languages import ENGLISH
 from carp.reviews.text.stop_words import read_stop_words
 from carp.reviews.text.tokens import tokenise
 from carp.reviews.text.vocabulary import TextSettings, Vocabulary
+from carp.reviews.training_documents import training_documents
+from carp.training.pair_records import RecordOfPair
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +56,8 @@ class FittedCorpus:
         return Sizes(len(self.users), len(self.items), len(self.vocabulary), self.levels, self.max_words)
 
     @cached_property
-    def record_of_pair(self) -> dict[tuple[int, int], int]:
-        return {(int(u), int(i)): r for r, (u, i) in enumerate(zip(self.user, self.item, strict=True))}
+    def record_of_pair(self) -> RecordOfPair:
+        return RecordOfPair(self.user, self.item, len(self.items))
 
     @cached_property
     def item_names(self) -> ItemNames:
@@ -174,7 +176,7 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings, cut: Review
         stop_words=read_stop_words(settings.stop_words, corpus.facts.get("languages", [ENGLISH])),
         max_document_share=settings.max_document_share,
     )
-    seen = training_words(corpus, vocabulary, train)
+    made = partial(training_documents, corpus, vocabulary, train)
     low, high = corpus.facts["scale_range"]
     cap = settings.max_words if cut is None else min(settings.max_words, cut.longest)
     place_in_training = np.full(len(corpus), -1, np.int32)
@@ -188,12 +190,12 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings, cut: Review
         rating=np.asarray(corpus.rating),
         part=split.part,
         vocabulary=vocabulary,
-        user_documents=make_documents(*seen, corpus.user, len(corpus.users), max_words=cap, cut=cut),
-        item_documents=make_documents(*seen, corpus.item, len(corpus.items), max_words=cap, cut=cut),
+        user_documents=made(corpus.user, len(corpus.users), max_words=cap, cut=cut),
+        item_documents=made(corpus.item, len(corpus.items), max_words=cap, cut=cut),
         max_words=cap,
         levels=int(corpus.facts["levels"]),
         scale=RatingScale(low, high, clip=False, origin="the corpus"),
-        reviews=make_documents(*seen, place_in_training, len(train), max_words=cap),
+        reviews=made(place_in_training, len(train), max_words=cap),
         facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
         item_texts=corpus.item_texts,
         cut=cut,

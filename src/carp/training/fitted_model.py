@@ -17,6 +17,7 @@ from carp.models.batch import Batch, Pairs
 from carp.models.calibration import NORMAL_90
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents, score_newcomer, score_pairs
+from carp.models.side_room import all_finite
 from carp.reviews.documents import padded
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.split_parts import TRAIN, VALID
@@ -60,7 +61,7 @@ class FittedModel:
         places = (torch.from_numpy(side).to(self.device) for side in (users, items))
         stars = self.baseline(*places).double()
         known = np.flatnonzero((users >= 0) & (items >= 0))
-        records = np.array([self.trained_record(int(users[k]), int(items[k])) for k in known], dtype=np.int64)
+        records = self.trained_records(users[known], items[known])
         for chosen, trained in ((known[records < 0], False), (known[records >= 0], True)):
             if len(chosen):
                 own = records[records >= 0] if trained else np.full(len(chosen), -1)
@@ -93,8 +94,12 @@ class FittedModel:
 
     def trained_record(self, user: int, item: int) -> int:
         """The record of a pair that was trained on; -1 for every other pair."""
-        record = self.corpus.record_of_pair.get((user, item), -1)
-        return record if record >= 0 and self.corpus.part[record] == TRAIN else -1
+        return int(self.trained_records(np.array([user]), np.array([item]))[0])
+
+    def trained_records(self, users: Numbers, items: Numbers) -> Numbers:
+        """The records of pairs that were trained on; -1 for every other pair."""
+        records = self.corpus.record_of_pair.find(users, items)
+        return np.where((records >= 0) & (self.corpus.part[records] == TRAIN), records, -1)
 
     def _rate_known(self, pairs: Pairs, trained: bool) -> Tensor:
         """Pairs of training are rated as in training: without their own review and rating."""
@@ -137,7 +142,7 @@ class FittedModel:
 
 def _numbers(found: Tensor) -> Tensor:
     """What a model found, unless it is no number: then its weights are too large, and nobody should act on them."""
-    if not bool(torch.isfinite(found).all()):
+    if not all_finite(found):
         fix = "train it again, or restore it from a copy"
         raise InputError("the weights of this model lead to what is no number", fix=fix)
     return found

@@ -153,10 +153,10 @@ def _news(corpus: FittedCorpus, reviews: Reviews) -> tuple[AddedReviews, list[in
     rows, replaced, known_already = [], [], 0
     for (user, item), (star, text, title, time) in last.items():
         record = corpus.record_of_pair.get((users.get(user, -1), items.get(item, -1)))
-        if record is not None and corpus.texts[record] == text and abs(corpus.rating[record] - star) < 1e-4:
+        if record >= 0 and corpus.texts[record] == text and abs(corpus.rating[record] - star) < 1e-4:
             known_already += 1
             continue
-        replaced += [] if record is None else [record]
+        replaced += [record] if record >= 0 else []
         rows.append((user, item, star, text, title, time))
     return (AddedReviews(*zip(*rows, strict=True)) if rows else AddedReviews()), replaced, known_already
 

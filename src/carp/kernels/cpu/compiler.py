@@ -24,6 +24,7 @@ import torch
 
 from carp.errors import SlowerWarning
 from carp.kernels.cpu import c_build
+from carp.storage.own_cache import own_cache
 
 PACKAGED = Path(__file__).with_name("packaged.so")  # in wheels that were built with CARP_BUILD_C=1
 NO_MEMORY = 2  # what a function gives back that had too little
@@ -131,7 +132,7 @@ def _fault(file: Path, handle: int, content: bytes, *, own: bool) -> str | None:
 
 def _compiled(compiler: str) -> Path:
     """The library in the user's cache; compiled again where it is missing, damaged or somebody else's."""
-    folder = _cache_folder()
+    folder = own_cache()
     c_build.sweep_unfinished(folder)
     flags = c_build.FOR_THIS_PROCESSOR
     parts = [*c_build.source_texts(), compiler, c_build.compiler_version(compiler), *c_build.FLAGS, *flags]
@@ -140,17 +141,6 @@ def _compiled(compiler: str) -> Path:
     if not _usable(file):
         c_build.compile_library(compiler, flags, file)
     return file
-
-
-def _cache_folder() -> Path:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "carp"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    facts = folder.stat()
-    if facts.st_uid != os.getuid():
-        raise OSError(f"the cache folder {folder} belongs to another user")
-    if stat.S_IMODE(facts.st_mode) & 0o022:
-        raise OSError(f"others may write to the cache folder {folder}: chmod 700 it")
-    return folder
 
 
 def _usable(file: Path) -> bool:

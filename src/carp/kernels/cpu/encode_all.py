@@ -15,7 +15,8 @@ from carp.kernels.cpu.viewpoints import Gates, Store, Traces, forward_block, rea
 from carp.kernels.cpu.viewpoints_c import NativeDocuments, NativeReader, find_windows, read_blocks
 from carp.kernels.cpu.word_convolution_c import NativeFilters, take_rows
 from carp.models.carp import Viewpoints
-from carp.reviews.documents import Documents
+from carp.models.side_room import room_for_sides
+from carp.reviews.documents import Documents, stretches_of
 
 CHUNK_WORDS = 1_000_000  # of the documents encoded between two allocations
 ROWS = 512
@@ -26,22 +27,19 @@ Encoder = Callable[[Documents, Tensor], None]  # some of the documents into thei
 @torch.no_grad()
 def encode_side(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor:
     """Viewpoints [D, M, k]; zero where a document is empty."""
-    sides = table.new_zeros(len(documents), side.config.viewpoints, side.config.latent_size)
+    sides = room_for_sides(table, len(documents), side.config.viewpoints, side.config.latent_size)
     encode = _native_encoder(side, table, documents) or _torch_encoder(side, table, documents)
-    start = 0
-    while start < len(documents):
-        reach = int(np.searchsorted(documents.offsets, documents.offsets[start] + CHUNK_WORDS, side="right")) - 1
-        end = min(len(documents), max(start + 1, reach))
-        encode(_stretch(documents, start, end), sides[start:end])
-        start = end
+    for start, end in stretches_of(documents.offsets, CHUNK_WORDS):
+        encode(documents.part(start, end), sides[start:end])
     return sides
 
 
-def _stretch(documents: Documents, start: int, end: int) -> Documents:
-    first, last = int(documents.offsets[start]), int(documents.offsets[end])
-    columns = (documents.words, documents.review, documents.characters)
-    words, review, characters = (column[first:last] for column in columns)
-    return Documents(words, review, characters, documents.offsets[start : end + 1] - first)
+def _seen(table: Tensor, documents: Documents) -> NDArray[np.bool_]:
+    """Which words of the table the documents have."""
+    seen = np.zeros(len(table), dtype=bool)
+    for first in range(0, len(documents.words), CHUNK_WORDS):
+        seen[documents.words[first : first + CHUNK_WORDS]] = True
+    return seen
 
 
 # ---- in C
@@ -79,8 +77,7 @@ def _encode_native(
 
 def _native_slices(filters: NativeFilters, table: Tensor, documents: Documents) -> tuple[NDArray[np.int32], Tensor]:
     """Where each word finds its slices, and the slices of the documents' words; the last, all zero, are of no word."""
-    seen = np.zeros(len(table), dtype=bool)
-    seen[documents.words] = True
+    seen = _seen(table, documents)
     words = torch.from_numpy(np.flatnonzero(seen))
     slot = np.cumsum(seen, dtype=np.int32) - np.int32(1)
     slices = filters.table(len(words), Store())
@@ -112,8 +109,7 @@ def _slices(side: Viewpoints, table: Tensor, documents: Documents) -> Tensor:
     bias = torch.zeros_like(laid_out[0]).view(window, filters)
     bias[window // 2] = side.convolution.bias.detach()
     slices = table.new_zeros(len(table), window * filters)
-    seen = np.zeros(len(table), dtype=bool)
-    seen[documents.words] = True
+    seen = _seen(table, documents)
     words = torch.from_numpy(np.flatnonzero(seen))
 
     def multiply(start: int) -> None:

@@ -44,6 +44,7 @@ def covers_pair_gradients(model: Carp) -> bool:
     """Whether the C has the gradients of this form of the model."""
     config = model.config
     plain = config.routing_epsilon == 0 and config.routing_gradient == "all" and config.dropout_on == "features"
+    plain = plain and config.logic_unit != "appended"
     short = 2 * config.latent_size <= MOST_ROWS and model.vote_weight.shape[2] <= MOST_ROWS
     return plain and short and model.vote_weight.dtype == torch.float32 and model.vote_weight.device.type == "cpu"
 

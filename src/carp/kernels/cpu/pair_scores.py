@@ -31,8 +31,9 @@ PIECE = 2048  # pairs a thread takes at once in C
 
 def covers_scoring(model: Carp) -> bool:
     """Whether pairs of this form of the model can be scored by this module."""
-    drops = model.training and model.config.dropout_on == "weights"
-    return model.config.routing_epsilon == 0 and not drops
+    config = model.config
+    drops = model.training and config.dropout_on == "weights"
+    return config.routing_epsilon == 0 and config.logic_unit != "appended" and not drops
 
 
 class PairScorer:

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.reviews.documents import Documents
+from carp.reviews.corpora.growing_columns import UnnamedColumn
+from carp.reviews.documents import Documents, stretches_of
 
 Ints = NDArray[np.int64]
+WORDS_AT_ONCE = 1 << 22  # of documents on the disk whose windows are made between two pieces
 BLOCK_TOKENS = 576  # words whose gates and gradients fill a core's cache
 
 
@@ -30,18 +32,27 @@ class Windows:
 
     @classmethod
     def of(cls, documents: Documents, window: int) -> Windows:
+        """In memory, or where the documents lie on the disk, in a file without a name beside them."""
         assert window % 2 == 1, "a window has a middle"
-        half = window // 2
-        owner = np.repeat(np.arange(len(documents)), documents.lengths())
-        count = len(documents.words)
-        neighbours = np.zeros((count, window), dtype=np.int32)
-        for step in range(window):
-            shift = step - half
-            here = slice(max(0, -shift), count - max(0, shift))
-            there = slice(max(0, shift), count - max(0, -shift))
-            same = (documents.review[here] == documents.review[there]) & (owner[here] == owner[there])
-            neighbours[here, step] = np.where(same, documents.words[there], 0)
-        return cls(neighbours, documents.review, documents.offsets)
+        if not isinstance(documents.words, np.memmap):
+            return cls(_neighbours(documents, window), documents.review, documents.offsets)
+        grown = UnnamedColumn(np.int32, window)
+        for first, last in stretches_of(documents.offsets, WORDS_AT_ONCE):
+            grown.append(_neighbours(documents.part(first, last), window))
+        return cls(grown.finish(), documents.review, documents.offsets)
+
+
+def _neighbours(documents: Documents, window: int) -> NDArray[np.int32]:
+    half, count = window // 2, len(documents.words)
+    owner = np.repeat(np.arange(len(documents)), documents.lengths())
+    neighbours = np.zeros((count, window), dtype=np.int32)
+    for step in range(window):
+        shift = step - half
+        here = slice(max(0, -shift), count - max(0, shift))
+        there = slice(max(0, shift), count - max(0, -shift))
+        same = (documents.review[here] == documents.review[there]) & (owner[here] == owner[there])
+        neighbours[here, step] = np.where(same, documents.words[there], 0)
+    return neighbours
 
 
 @dataclass(frozen=True)

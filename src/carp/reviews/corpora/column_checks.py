@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from carp.reviews.corpora.string_column import StringColumn, pieces, stretch
+from carp.reviews.corpora.string_column import StringColumn, let_go, pieces, stretch, stretches
+from carp.reviews.documents import stretches_of
 
-RECORDS_AT_ONCE = 1 << 14
+BYTES_AT_ONCE = 1 << 22  # of texts, or one text
+NOT_ASCII = 0x80
 
 
 class ColumnFault(ValueError):
@@ -69,10 +71,11 @@ def check_strings(name: str, column: StringColumn, *, entries: int | None = None
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         raise ColumnFault(f"{name} are not UTF-8") from None
-    for first in range(0, len(column), RECORDS_AT_ONCE):
-        starts = stretch(column.offsets, first, min(first + RECORDS_AT_ONCE, len(column)))
+    for first, last in stretches(len(column)):
+        starts = stretch(column.offsets, first, last)
         heads = np.asarray(column.data)[starts[starts < len(column.data)]]
         need(not _continues(heads).any(), f"{name} are cut inside a character")
+        let_go(column.data)
     need(not distinct or len(column.index()) == len(column), f"one of {name} occurs twice")
 
 
@@ -89,9 +92,11 @@ def characters_in(column: StringColumn) -> NDArray[np.int64]:
     [4, 0, 5]
     """
     found = np.zeros(len(column), np.int64)
-    for first in range(0, len(column), RECORDS_AT_ONCE):
-        last = min(first + RECORDS_AT_ONCE, len(column))
+    for first, last in stretches_of(column.offsets, BYTES_AT_ONCE):
         edges = stretch(column.offsets, first, last + 1)
-        inside = np.flatnonzero(_continues(stretch(column.data, int(edges[0]), int(edges[-1]))))  # of most texts: none
-        found[first:last] = np.diff(edges) - np.diff(np.searchsorted(inside, edges - edges[0]))
+        content = stretch(column.data, int(edges[0]), int(edges[-1]))
+        found[first:last] = np.diff(edges)
+        if content.max(initial=0) >= NOT_ASCII:
+            inside = np.flatnonzero(_continues(content))
+            found[first:last] -= np.diff(np.searchsorted(inside, edges - edges[0]))
     return found

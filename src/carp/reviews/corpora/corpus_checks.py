@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carp.reviews.corpora import column_checks
-from carp.reviews.corpora.column_checks import RECORDS_AT_ONCE, need
+from carp.reviews.corpora.column_checks import need
 from carp.reviews.corpora.string_column import stretch
 from carp.reviews.split_parts import PARTS
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from carp.reviews.corpora.corpus import Corpus
 
 ROUNDING = 1e-3  # ratings are kept in single precision
+RECORDS_AT_ONCE = 1 << 14
 
 
 def check_corpus(corpus: Corpus) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from carp.storage import disk_errors
 
 HEADER = 128  # bytes that numpy writes before the data of a one-dimensional array
 
@@ -25,9 +28,9 @@ class GrowingColumn(Protocol):
 class ColumnInMemory:
     """A column that grows in memory."""
 
-    def __init__(self, dtype: DTypeLike) -> None:
+    def __init__(self, dtype: DTypeLike, *row: int) -> None:
         self.dtype = np.dtype(dtype)
-        self._pieces: list[NDArray[Any]] = [np.zeros(0, self.dtype)]
+        self._pieces: list[NDArray[Any]] = [np.zeros((0, *row), self.dtype)]
 
     def append(self, values: NDArray[Any] | bytes) -> None:
         piece = np.frombuffer(values, self.dtype) if isinstance(values, bytes) else values
@@ -68,6 +71,38 @@ class ColumnFile:
         self._file.write(header.getvalue())
         self._file.close()
         column: NDArray[Any] = np.load(self._path, mmap_mode="r", allow_pickle=False)
+        return column
+
+    def abandon(self) -> None:
+        self._file.close()
+
+
+class UnnamedColumn:
+    """A column that grows in a file without a name, which ends with the process; each entry may be a row.
+
+    The file lies where temporary files do: in $TMPDIR, which must be on a disk for memory to be spared.
+    """
+
+    def __init__(self, dtype: DTypeLike, *row: int) -> None:
+        self.dtype, self._row = np.dtype(dtype), row
+        self.length = 0
+        self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (it is open as long as the column grows)
+
+    def append(self, values: NDArray[Any] | bytes) -> None:
+        piece = np.frombuffer(values, self.dtype) if isinstance(values, bytes) else values
+        with disk_errors(Path(tempfile.gettempdir())):
+            self._file.write(np.ascontiguousarray(piece, self.dtype).data)
+        self.length += len(piece)
+
+    def finish(self) -> NDArray[Any]:
+        """Memory-map the file."""
+        shape = (self.length, *self._row)
+        with disk_errors(Path(tempfile.gettempdir())):
+            self._file.flush()
+        if not self.length:
+            return np.zeros(shape, self.dtype)
+        column: NDArray[Any] = np.memmap(self._file, self.dtype, "r", 0, shape)
+        self.abandon()  # the mapping keeps the file
         return column
 
     def abandon(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 ENTRIES_AT_ONCE = 1 << 18
+STRINGS_AT_ONCE = 1 << 12
 
 
 def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
@@ -44,8 +46,14 @@ def pieces(column: NDArray[Scalar]) -> Iterator[NDArray[Scalar]]:
     if _map_of(column) is None:
         yield column
         return
-    for first in range(0, len(column), ENTRIES_AT_ONCE):
-        yield stretch(column, first, min(first + ENTRIES_AT_ONCE, len(column)))
+    for first, last in stretches(len(column)):
+        yield stretch(column, first, last)
+
+
+def stretches(length: int) -> Iterator[tuple[int, int]]:
+    """Where to cut a column so that each piece fits into memory."""
+    for first in range(0, length, ENTRIES_AT_ONCE):
+        yield first, min(first + ENTRIES_AT_ONCE, length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +85,11 @@ class StringColumn:
         return self.data[self.offsets[place] : self.offsets[place + 1]].tobytes().decode("utf-8")
 
     def __iter__(self) -> Iterator[str]:
-        return (self[place] for place in range(len(self)))
+        for first in range(0, len(self), STRINGS_AT_ONCE):  # one by one, they would be cut out of the column slowly
+            edges = np.asarray(self.offsets[first : first + STRINGS_AT_ONCE + 1])
+            content = self.data[edges[0] : edges[-1]].tobytes()
+            for begin, end in itertools.pairwise((edges - edges[0]).tolist()):
+                yield content[begin:end].decode("utf-8")
 
     @cached_property
     def _places(self) -> dict[str, int]:

@@ -2,7 +2,8 @@
 // elements and attributes a report needs, so that nothing else of it reaches the page.
 
 import { get } from "../api.js";
-import { h } from "../dom.js";
+import { fill, h } from "../dom.js";
+import { problemCard } from "../problem.js";
 import { sortable } from "../sorting.js";
 
 const words = (text) => new Set(text.split(" "));
@@ -25,12 +26,29 @@ export const results = {
   show({ sections }) {
     return {
       said: `${sections.length} sections of results.`,
-      nodes: sections.map(({ title, html }) =>
-        h("section", { class: "report" }, h("h2", null, title), copied(html, title)),
+      nodes: sections.map(({ title, html }, number) =>
+        h("section", { class: "report" }, h("h2", null, title), html ? copied(html, title) : waiting(title, number)),
       ),
     };
   },
 };
+
+/** A section that is fetched when somebody wants to see it. */
+function waiting(title, number) {
+  const place = h("div", { class: "waiting" });
+  const open = async () => {
+    fill(place, h("p", { class: "soft", role: "status" }, "Loading…"));
+    try {
+      const { sections } = await get("results", { section: number });
+      fill(place, copied(sections[0].html, title));
+    } catch (problem) {
+      fill(place, problemCard(problem, open));
+    }
+  };
+  const named = { type: "button", class: "quiet", "aria-label": `Show ${title}` };
+  fill(place, h("button", { ...named, on: { click: open } }, "Show"));
+  return place;
+}
 
 function copied(html, title) {
   const read = new DOMParser().parseFromString(html, "text/html");
