@@ -6,7 +6,7 @@ CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking comparison docs torture torture-serve audit test-postgres cluster manifests container scale lock
+.PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking comparison studies docs torture torture-serve audit test-postgres test-buckets cluster manifests container scale lock
 .NOTPARALLEL:  # one pip at a time in one environment
 
 demo: $(VENV)/installed
@@ -70,6 +70,10 @@ comparison:  # every system on the same splits; CORPORA as for ranking, on a GPU
 	PYTHONPATH=src $(PYTHON) benchmarks/comparison.py run $(CORPORA) --processes 16 --out build/comparison
 	PYTHONPATH=src $(PYTHON) benchmarks/comparison.py take build/comparison --into results
 
+studies:  # the paper's analyses on CORPORA, restartable; on a GPU, by the Python that has torch for it
+	PYTHONPATH=src $(PYTHON) benchmarks/paper_studies.py run $(CORPORA) --kept results --processes 15 --out build/studies
+	PYTHONPATH=src $(PYTHON) benchmarks/paper_studies.py take build/studies --into results
+
 docs: install  # the site, in build/site; built and checked in the tests too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -77,6 +81,10 @@ install: $(VENV)/installed-dev  # everything the tests, the linters, the docs an
 
 test-postgres: install  # queries to a real PostgreSQL, which is installed from the distribution's packages if it is not there
 	CARP_INSTALL_POSTGRES=1 $(BIN)/python -m pytest tests/reviews/test_databases.py
+
+test-buckets: install  # buckets of a server that speaks S3, on this machine; in an environment of its own, since it brings much along
+	test -d build/s3 || ($(PYTHON) -m venv build/s3 && build/s3/bin/pip install --quiet --constraint constraints.txt 'moto[server]' s3fs)
+	PYTHONPATH=$$(echo build/s3/lib/python*/site-packages) $(BIN)/python -m pytest tests/cli/test_s3.py
 
 torture: install  # everything that may go wrong, at full numbers; SEED=... replays, PARTS="hostile kills" chooses
 	$(PIP) --editable '.[fuzz]'

@@ -101,7 +101,8 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 def removal(found: list[Group]) -> str:
     heads = ["corpus", "model", "seeds", "pairs", "words", "named go", "random words go", "random sentences go", "p",
-             "towards it", "random", "named alone", "random alone"]  # fmt: skip
+             "marked words go", "as many random", "towards it", "random", "named alone", "random alone"]  # fmt: skip
+    marked = "phrases", "beside_words", "comprehensiveness"
     words, sentences = ("sentences", "beside_words"), ("sentences", "beside_sentences")
     return table(heads, [
         [
@@ -109,6 +110,7 @@ def removal(found: list[Group]) -> str:
             one.mean("sentences", "words", form="{:.0f}"),
             one.mean(*words, "comprehensiveness", "named"), one.mean(*words, "comprehensiveness", "chance"),
             one.mean(*sentences, "comprehensiveness", "chance"), one.p(*words, "comprehensiveness"),
+            one.mean(*marked, "named"), one.mean(*marked, "chance"),
             one.mean(*words, "signed_comprehensiveness", "named", form="{:+.3f}"),
             one.mean(*words, "signed_comprehensiveness", "chance", form="{:+.3f}"),
             one.mean(*words, "sufficiency", "named"), one.mean(*words, "sufficiency", "chance"),
@@ -156,19 +158,21 @@ def planted(found: list[Group]) -> str:
 
 
 def aspects(found: list[Group]) -> str:
-    """Rank correlations with how low an aspect was scored, as it stands and beside the overall rating."""
-    heads = ["corpus", "of", "aspect", "number", "low", "capsules", "95 %", *OTHER_READINGS]
+    """Rank correlations over things with how low an aspect was scored, as it stands and beside the overall rating; the
+    lines have them over pairs too."""
+    heads = ["corpus", "model", "aspect", "things", "low", "capsules", "95 %", *OTHER_READINGS]
     heads += ["capsules over words", "capsules over lengths"]
     rows = []
     for one in found:
-        measured = [aspect for line in one.all("aspects") for aspect in line]
+        measured = [aspect for line in one.all("aspects") for aspect in line if aspect["of"] == "items"]
         for kind in sorted({tuple(str(a[name]) for name in KIND) for a in measured}, key=lambda k: (k[0], k[2], k[1])):
             same = [a for a in measured if tuple(a[name] for name in KIND) == kind]
-            of, aspect, low = kind
+            _, aspect, low = kind
             figures = [_mean([a["correlation"][reading] for a in same]) for reading in ("capsules", *OTHER_READINGS)]
             over = [_above([a[base]["capsules"] for a in same]) for base in ("over_words", "over_lengths")]
             reach = _reach([a["interval"]["capsules"] for a in same])
-            rows.append([one.corpus, of, aspect, str(same[0]["number"]), low, figures[0], reach, *figures[1:], *over])
+            place = [one.corpus, one.model, aspect, str(same[0]["number"]), low]
+            rows.append([*place, figures[0], reach, *figures[1:], *over])
     return table(heads, rows)
 
 

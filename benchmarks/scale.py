@@ -3,11 +3,13 @@
     python benchmarks/scale.py prepare --sizes 10000 100000 1000000 3000000 10000000 --out results/scale.jsonl
     python benchmarks/scale.py upkeep --out results/scale.jsonl
     python benchmarks/scale.py ray --sizes 1000000 --out results/scale.jsonl
+    python benchmarks/scale.py open --corpus CORPUS --out results/scale.jsonl
 
 `prepare` reads reviews that yelp_shaped.py makes up, and leaves out those that are not of 2016 or 2017. `upkeep` trains
 on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, and forgets the person who wrote most.
-`ray` compares preparing on a Ray cluster of this machine alone with the plain command. Processor seconds are what
-counts on a machine that others use too.
+`ray` compares preparing on a Ray cluster of this machine alone with the plain command. `open` trains the tuned biases
+on a corpus, which keeps all its reviews and documents as every model does, and opens the saved model in a new process.
+Processor seconds are what counts on a machine that others use too.
 """
 
 from __future__ import annotations
@@ -73,6 +75,60 @@ def on_ray(sizes: list[int], cores: int, within: Path | None) -> list[Line]:
     return lines
 
 
+OPENING = """
+import json, os, resource, sys, time
+import carp, carp.recommender
+def used():
+    now = resource.getrusage(resource.RUSAGE_SELF)
+    return now.ru_utime + now.ru_stime
+def memory():  # without files that are mapped
+    return int(open("/proc/self/status").read().split("RssAnon:")[1].split()[0]) * 1024
+memories = {"start": memory()}
+before, began = used(), time.perf_counter()
+model = carp.load(sys.argv[1], device="cpu")
+opened, clock = used() - before, time.perf_counter() - began
+memories["open"] = memory()
+person, thing = model.fitted_corpus.users[0], model.fitted_corpus.items[0]
+before = used()
+model.predict([(person, thing)])
+model.recommend(person, n=10)
+answered, memories["answer"] = used() - before, memory()
+seconds = {"open": opened, "answer": answered, "open_by_the_clock": clock}
+print(json.dumps({"reviews": len(model.fitted_corpus.user), "seconds": seconds, "memory": memories}))
+"""
+
+
+def opened(corpus: Path, within: Path | None) -> Line:
+    """Training and opening a model of a corpus: processor seconds, and the memory that is not a file's."""
+    with tempfile.TemporaryDirectory(dir=within) as name:
+        model = Path(name) / "model"
+        train = [sys.executable, "-m", "carp", "train", str(corpus), "--out", str(model), "--model", "bias"]
+        trained, trained_memory, _ = watched([*train, "--device", "cpu", "--quiet"])
+        said = watched([sys.executable, "-c", OPENING, str(model)])[2]
+        size = sum(file.stat().st_size for file in model.iterdir())
+    line = {"part": "open", "model_bytes": size, "train_seconds": round(trained, 1), "train_memory": trained_memory}
+    line |= json.loads(said)
+    prepare.say(json.dumps(line))
+    return line
+
+
+def watched(command: list[str]) -> tuple[float, int, str]:
+    """Processor seconds of a command, the most memory of its own that it had at once, and what it said."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    most = 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError, IndexError):  # it may end meanwhile
+            facts = Path(f"/proc/{process.pid}/status").read_text()
+            most = max(most, int(facts.split("RssAnon:")[1].split()[0]) * 1024)
+        time.sleep(0.1)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode or process.stdout is None:
+        raise SystemExit(f"{' '.join(command[:4])} ended with exit code {process.returncode}")
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return used, most, process.stdout.read()
+
+
 def used_by_family(command: list[str], cores: int) -> float:
     """Processor seconds of a command and of all processes that it starts, waited for or not."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -96,15 +152,22 @@ def upkeep() -> list[Line]:
         random.Random(0).shuffle(reviews)
         for file, some in (("old.json", reviews[NEW:]), ("new.json", reviews[:NEW])):
             (folder / file).write_text("".join(json.dumps(one) + "\n" for one in some))
-        corpus, model = folder / "corpus", folder / "model"
-        seconds("prepare", folder / "old.json", "--out", corpus, "--min-reviews", "1")
-        line = {"train": seconds("train", corpus, "--out", model, "--model", "carp", "--device", "cpu", "--quiet")}
-        line["update"] = seconds("update", model, folder / "new.json", "--device", "cpu")
+        seconds("prepare", folder / "old.json", "--out", folder / "corpus", "--min-reviews", "1")
         person = Counter(str(one["reviewerID"]) for one in reviews).most_common(1)[0][0]
-        line["forget"] = seconds("forget", model, "--user", person, "--device", "cpu")
-        line["start"] = used([sys.executable, "-c", "import carp.recommender"])  # is in each of the others
-    figures = {name: round(value, 2) for name, value in line.items()}
-    return [{"part": "upkeep", "reviews": len(reviews), "new": NEW, "processor_seconds": figures}]
+        found = {model: _life(folder, model, person) for model in ("carp", "meeting")}
+    about = {"part": "upkeep", "reviews": len(reviews), "new": NEW}
+    return [{**about, "model": model, "processor_seconds": figures} for model, figures in found.items()]
+
+
+def _life(folder: Path, name: str, person: str) -> dict[str, float]:
+    model, here = folder / name, ("--device", "cpu")
+    line = {"train": seconds("train", folder / "corpus", "--out", model, "--model", name, "--quiet", *here)}
+    line["update"] = seconds("update", model, folder / "new.json", *here)
+    line["forget"] = seconds("forget", model, "--user", person, *here)
+    line["start"] = used([sys.executable, "-c", "import carp.recommender"])  # is in each of the others
+    figures = {step: round(value, 2) for step, value in line.items()}
+    prepare.say(json.dumps({"model": name, **figures}))
+    return figures
 
 
 def seconds(*words: object) -> float:
@@ -121,14 +184,17 @@ def used(command: list[str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["prepare", "upkeep", "ray"])
+    parser.add_argument("part", choices=["prepare", "upkeep", "ray", "open"])
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where the temporary files lie")
     parser.add_argument("--last-corpus", type=Path, help="where the corpus of the last size is kept (prepare)")
+    parser.add_argument("--corpus", type=Path, nargs="+", default=[], help="what carp prepare made (open)")
     parser.add_argument("--out", type=Path, default=Path("results/scale.jsonl"))
     given = parser.parse_args()
-    if given.part == "prepare":
+    if given.part == "open":
+        lines = [opened(corpus, given.folder) for corpus in given.corpus]
+    elif given.part == "prepare":
         lines = prepared(given.sizes, given.cores, given.folder, given.last_corpus)
     else:
         lines = on_ray(given.sizes, given.cores, given.folder) if given.part == "ray" else upkeep()

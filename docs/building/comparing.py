@@ -33,6 +33,23 @@ def difference(shown: str, printed: str) -> str | None:
     return None
 
 
+def exact_difference(shown: str, printed: str) -> str | None:
+    """The same where every digit has to come out; seconds are not compared.
+
+    >>> exact_difference("MSE 0.50 in 1.2 s", "MSE 0.50 in 9.9 s")
+    >>> exact_difference("MSE 0.50", "MSE 0.51")
+    '0.50 is shown, 0.51 was printed'
+    """
+    found = difference(shown, printed)
+    if found is not None:
+        return found
+    pattern, expected = _pattern(plain(shown))
+    matched = re.fullmatch(pattern, plain(printed), re.S)
+    assert matched is not None
+    other = [(said, came) for said, came in zip(expected, matched.groups(), strict=True) if said != came]
+    return f"{other[0][0]} is shown, {other[0][1]} was printed" if other else None
+
+
 def rough_difference(shown: str, printed: str) -> str | None:
     """The same for what a trained network says: too many lines that the other does not have.
 

@@ -70,8 +70,10 @@ class CarpError(Exception):
         place = f"{self.where}: " if self.where else ""
         remedy = f" Fix: {self.fix}" if self.fix else ""
         end = "" if not remedy or remedy.endswith(("?", ".", "!")) else "."
-        parts = place, f"{self.what}.", f"{remedy}{end}"  # no place on a disk begins with dashes
-        return "".join(parts if _WITH_OPTIONS.get() else map(in_python, parts))
+        if not _WITH_OPTIONS.get():
+            place = in_python(place) if place.startswith("--") else place
+            return f"{place}{in_python(f'{self.what}.')}{in_python(f'{remedy}{end}')}"
+        return f"{place}{self.what}.{remedy}{end}"
 
 
 class CarpWarning(UserWarning):

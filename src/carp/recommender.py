@@ -231,8 +231,11 @@ class Recommender:
         self.training_log = "".join(json.dumps(record) + "\n" for record in reached.history).encode()
         return self
 
+    def _fit_corpus(self, corpus: Corpus, parts: Split) -> FittedCorpus:
+        return fit_corpus(corpus, parts, self.text, self.review_cut, reviews=self.kind.reads_single_reviews())
+
     def _train_on_split(self, corpus: Corpus, parts: Split, running: dict[str, Any]) -> Trained:
-        fitted = fit_corpus(corpus, parts, self.text, self.review_cut)
+        fitted = self._fit_corpus(corpus, parts)
         data = fitted.training_data(self.fit_settings.target_reviews)
         model, reached = self.train_model(fitted, data, **running)
         return Trained(fitted, data, model, reached, {})
@@ -246,7 +249,7 @@ class Recommender:
             first = self._train_on_split(corpus, parts, running)
             chosen, epochs = first.model.chosen_settings(), first.reached.best_epoch
             facts |= {"epochs": epochs, "settings": chosen, "valid_mse": finite(first.reached.best_error)}
-        fitted = fit_corpus(corpus, parts.all_in_training(), self.text, self.review_cut)
+        fitted = self._fit_corpus(corpus, parts.all_in_training())
         data = replace(
             fitted.training_data(self.fit_settings.target_reviews), valid=fitted.pairs_of(parts.records(VALID))
         )

@@ -433,6 +433,21 @@ def test_recommend_lists_best_first_and_nothing_already_rated(run, model):
     assert shown[1].split()[0] == document["recommendations"][0]["item"]
 
 
+def test_recommend_says_why_each_thing_suits_if_asked(run, model, bias, tmp_path):
+    document = json.loads(run("recommend", model, "person-002", "-n", 3, "--why", "--json").out)
+    reasons = [one["reason"] for one in document["recommendations"]]
+    assert all(reasons)
+    shown = run("recommend", model, "person-002", "-n", 3, "--why").out
+    assert all(f"{one['item']}\n{one['reason']}\n" in shown for one in document["recommendations"])
+    assert "reason" not in json.loads(run("recommend", model, "person-002", "--json").out)["recommendations"][0]
+    assert "gives ratings without reasons" in run("recommend", bias, "person-002", "--why").err
+    assert "--why is for one person" in run("recommend", model, "--all", "--why").err
+    texts = tmp_path / "mine.txt"
+    texts.write_text("A warm sound, and it is light to carry.")
+    told = json.loads(run("recommend", model, "-", "--reviews", texts, "-n", 2, "--why", "--json").out)
+    assert all(one["reason"] for one in told["recommendations"])
+
+
 def test_answers_show_themselves_in_python(model):
     recommender = carp.load(model)
     assert re.fullmatch(r"Predictions\(\[\d\.\d+\]\)", repr(recommender.predict([("person-002", "thing-001")])))

@@ -29,6 +29,15 @@ def test_the_tutorial_ends_with_an_explanation_as_one_page(ended):
     assert "<html" in page
 
 
+def test_the_tutorial_shows_no_digit_that_may_come_out_otherwise(ended):
+    page = (examples.DOCS / "tutorial.md").read_text("utf-8")
+    assert examples.ROUGHLY not in page
+    assert comparing.exact_difference("predicted 4.50", "predicted 4.51") is not None
+    assert comparing.difference("predicted 4.50", "predicted 4.51") is None
+    found = ended("tutorial.md")[0]
+    assert not found, "\n".join(map(str, found))
+
+
 def test_a_session_of_a_page_leaves_no_model_behind(ended):
     from carp.models import REGISTRY
 

@@ -53,11 +53,11 @@ def test_the_coupling_of_each_round_follows_from_its_agreement(number):
     assert torch.allclose(found, torch.tensor(one["coupling"], dtype=torch.float64), atol=2e-6)
 
 
-def test_the_numbers_of_the_last_round_are_in_the_tutorial():
-    tutorial = (PICTURES.parent / "tutorial.md").read_text("utf-8")
+def test_the_numbers_of_the_last_round_are_in_the_explanation_that_is_read():
+    page = (PICTURES.parent / "howto" / "read-an-explanation.md").read_text("utf-8")
     for sentiment, words in enumerate(("for", "against")):
         for x, y, listed in NUMBERS["units"]:
             value = NUMBERS["rounds"][-1]["coupling"][sentiment][(x - 1) * NUMBERS["viewpoints"] + y - 1]
-            assert f"{words} {value:.3f}" in tutorial, (x, y, listed)
+            assert f"{words} {value:.3f}" in page, (x, y, listed)
     lengths = NUMBERS["rounds"][-1]["lengths"]
-    assert all(f"length {length:.3f}" in tutorial for length in lengths)
+    assert all(f"length {length:.3f}" in page for length in lengths)

@@ -24,7 +24,7 @@ from carp.explain.explanation import (
 from carp.render.amounts_shown import digits_of, largest_meetings, rounded_to_sum, sum_rows
 from carp.render.explanation_json import explanation_json
 from carp.render.html_page import explanation_fragment, explanation_page
-from carp.render.summed_telling import Told, first_words, told
+from carp.render.summed_telling import LONGEST_QUOTE, Told, first_words, reason_line, shortened, told
 from carp.render.terminal import explanation_text
 from carp.render.wording import neutral
 
@@ -286,3 +286,43 @@ def test_a_model_that_is_no_sum_is_told_by_its_first_words_alone():
     words = told(replace(stout(), parts=(), findings=(), texts_move=None))
     assert words == Told(words.summary)
     assert words.summary
+
+
+# ---- one line in a list
+
+
+def test_a_line_in_a_list_quotes_praise_that_names_its_aspect_and_tells_what_counts_against_it():
+    line = reason_line(stout())
+    assert line == (
+        "People praise “aroma”: “A lovely aroma of pine.” Complaints about “strap” count against it. "
+        "Others praise “sweet”, but for this person that speaks against it."
+    )
+
+
+def test_a_line_does_not_say_what_its_sentence_is_about_where_the_sentence_does_not():
+    praised = replace(stout().findings[0], sentences=(said("So stock up!", 5.0, "stock"),))
+    assert reason_line(replace(stout(), findings=(praised,))) == "People praise it: “So stock up!”"
+
+
+def test_a_line_without_praise_tells_the_average_and_what_the_texts_do():
+    silent = replace(stout(), findings=(), texts_move=-0.25)
+    assert reason_line(silent) == "Rated 3.60 on average. What is written lowers the prediction by 0.25."
+    unmoved = replace(silent, texts_move=0.001)
+    assert reason_line(unmoved).endswith("leaves the prediction where the averages have it.")
+    assert reason_line(replace(silent, item_mean=None)).startswith("Nobody has rated it.")
+    unsure = replace(
+        stout(), item_mean=5.0, findings=(replace(stout().findings[0], sentences=(said("Piny.", 3.0, "P"),)),)
+    )
+    assert reason_line(unsure).endswith("What people write about “aroma” speaks for it.")
+
+
+def test_where_little_is_known_a_line_quotes_nobody():
+    little = replace(stout(), findings=(replace(stout().findings[0], amount=0.01),), texts_move=0.02)
+    assert little.little_known
+    assert "“" not in reason_line(little)
+
+
+def test_a_long_sentence_is_cut_between_words():
+    found = shortened("wonderful " * 40)
+    assert len(found) <= LONGEST_QUOTE + 2
+    assert found.endswith("wonderful …")

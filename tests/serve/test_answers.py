@@ -16,6 +16,7 @@ from carp.bench.pair_errors import ErrorColumns, PairErrors
 from carp.bench.results_folder import BENCH, FORMAT
 from carp.render.summed_telling import told
 from carp.reviews.split_parts import TEST, TRAIN
+from carp.serve.answer_service import WITH_FINDINGS
 
 STRANGE = "„Trommel“ 太鼓 ☃"
 
@@ -103,6 +104,22 @@ def test_a_reason_says_truly_whether_the_texts_raise_or_lower_the_rating(client,
             moved = explained.rating - explained.baseline
             if abs(moved) > 0.006:
                 assert f"{'raises' if moved > 0 else 'lowers'} the rating" in row["reason"]
+
+
+def test_recommendations_of_a_sum_come_with_what_its_explanation_finds(client_of):
+    client, user = client_of("meeting"), "person-007"
+    offers = client.get("/api/recommend", params={"user": user, "n": 12}).json()["recommendations"]
+    for place, offer in enumerate(offers):
+        explained = client.get("/api/explain", params={"user": user, "item": offer["item"]}).json()
+        sentences = [one["text"] for finding in explained["findings"] for one in finding["sentences"]]
+        quoted = re.findall("“([^”]*)”", offer["reason"])
+        names = [finding["aspect"].partition(",")[0] for finding in explained["findings"]]
+        assert all(quote in names or quote in sentences for quote in quoted)
+        assert quoted or "on average" in offer["reason"]
+        assert place < WITH_FINDINGS or offer["reason"].startswith("People rate it")
+    assert any("People praise" in offer["reason"] for offer in offers)
+    pasted = client.post("/api/newcomer", json={"reviews": ["A warm sound, and it is light."], "n": 3}).json()
+    assert all(offer["reason"] for offer in pasted["recommendations"])
 
 
 def test_people_and_things_are_found_by_id_then_by_text(client, recommender, users):

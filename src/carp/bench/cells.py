@@ -152,7 +152,8 @@ class Bench:
         if key not in self.corpora:
             corpus = load_corpus(self.cell.path)
             split = split_corpus(corpus, seed=self.cell.split_seed)
-            self.corpora = {key: fit_corpus(corpus, split, recommender.text, cut)}
+            singly = recommender.kind.reads_single_reviews()
+            self.corpora = {key: fit_corpus(corpus, split, recommender.text, cut, reviews=singly)}
         return self.corpora[key]
 
     def fit(self, settings: Mapping[str, Any]) -> Fitted:

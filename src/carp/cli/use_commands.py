@@ -256,6 +256,7 @@ def recommend(
         typer.Option(metavar="PATH", parser=place_of, help="With --all: file to write. Default: standard output."),
     ] = None,
     titles: Titles = False,
+    why: Annotated[bool, typer.Option("--why", help="Say beside each thing why it suits the person.")] = False,
     reviews: Newcomer = None,
     engine: Engine = "here",
     ray_address: RayAddress = None,
@@ -274,6 +275,8 @@ def recommend(
     if user is None:
         if reviews is not None:
             raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
+        if why:
+            raise UsageError("--why is for one person", where="carp recommend", fix="leave out --all or --why")
         if out is not None:
             check_new_file(out, overwrite)
         with _everybody(model, number, {**wish, "among": _ids(among)}, engine, ray_address) as people:
@@ -285,7 +288,7 @@ def recommend(
         option = "--out" if out is not None else "--overwrite" if overwrite else "--titles"
         raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
     texts = newcomer_reviews(user, reviews)
-    _recommend_one(model, user, number, {**wish, "among": _ids(among)}, texts, as_json)
+    _recommend_one(model, user, number, {**wish, "among": _ids(among)}, texts, as_json, why=why)
 
 
 def _ids(file: Path | None) -> list[str] | None:
@@ -293,7 +296,7 @@ def _ids(file: Path | None) -> list[str] | None:
 
 
 def _recommend_one(
-    model: Path, user: str, number: int, wish: dict[str, Any], texts: list[str] | None, as_json: bool
+    model: Path, user: str, number: int, wish: dict[str, Any], texts: list[str] | None, as_json: bool, *, why: bool
 ) -> None:
     recommender = carp.load(model)
     chosen = {name: wish[name] for name in ("among", "min_reviews", "category")}
@@ -303,12 +306,37 @@ def _recommend_one(
             if texts is None
             else recommender.recommend_for(texts, number, **wish)
         )
+        reasons = _reasons(recommender, user, texts, found) if why else None
     if as_json:
         told = {} if found.note is None else {"note": found.note}
-        rows = [asdict(one) for one in found]
+        beside: list[dict[str, str]] = (
+            [{"reason": one} for one in reasons] if reasons is not None else [{}] * len(found)
+        )
+        rows = [{**asdict(one), **reason} for one, reason in zip(found, beside, strict=True)]
         show_json({"user": user if texts is None else None, "recommendations": rows, **told})
     else:
         _show_recommendations(user, found, filtered=any(chosen.values()))
+        _show_reasons(found, reasons or [])
+
+
+def _reasons(recommender: Recommender, user: str, texts: list[str] | None, found: Recommendations) -> list[str]:
+    """Why each of the things suits the person; of somebody nobody knows there is nothing to say but that."""
+    from carp.render.summed_telling import reason_line
+
+    if texts is None and found.note is not None:
+        return [found.note] * len(found)
+    explained = (
+        recommender.explain(user, one.item) if texts is None else recommender.explain_for(texts, one.item)
+        for one in found
+    )
+    return [reason_line(one) for one in explained]
+
+
+def _show_reasons(found: Recommendations, reasons: list[str]) -> None:
+    from carp.render.wording import thing_name
+
+    for one, reason in zip(found, reasons, strict=False):
+        print(f"\n{thing_name(one.item, one.title)}\n{reason}")
 
 
 def _show_recommendations(user: str, found: Recommendations, *, filtered: bool) -> None:

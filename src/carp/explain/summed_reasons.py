@@ -64,10 +64,6 @@ class ReadSentences:
     belonging: Floats  # [S] the share of its words that are about that
     clear: float  # so much must be said, with the rating and without it, for praise or a complaint
 
-    def pulled_by(self, pull: Floats) -> ReadSentences:
-        """The same sentences where each word adds so much to the rating."""
-        return replace(self, pull=np.bincount(self.of_word, pull, len(self.tone)).astype(np.float64))
-
     @cached_property
     def lost(self) -> Floats:
         """How much would go with each sentence, beside the root of its words. Texts are read at one length, so that
@@ -75,6 +71,10 @@ class ReadSentences:
         words = np.maximum(np.bincount(self.of_word, minlength=len(self.pull)), 1)
         found: Floats = (self.pull - self.pull.sum() * words / max(1, words.sum())) / np.sqrt(words)
         return found
+
+    def pulled_by(self, pull: Floats) -> ReadSentences:
+        """The same sentences where each word adds so much to the rating."""
+        return replace(self, pull=np.bincount(self.of_word, pull, len(self.tone)).astype(np.float64))
 
     def says(self, sign: float) -> NDArray[np.bool_]:
         """Which sentences clearly praise, or complain where the sign is below 0."""

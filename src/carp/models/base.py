@@ -75,6 +75,11 @@ class RatingModel(nn.Module):
         self.sizes = sizes
 
     @classmethod
+    def reads_single_reviews(cls) -> bool:
+        """Whether it learns from the training reviews one by one, beside what their people and things are known by."""
+        return not cls.needs.isdisjoint({"reviews", "target_review"})
+
+    @classmethod
     def review_cut(cls, config: Any) -> ReviewCut | None:
         """How much of which reviews documents hold, where reviews are read one by one; None: all, up to `max_words`."""
         return None

@@ -210,6 +210,7 @@ def _item_texts(sealed: SealedFolder, items: int) -> ItemTexts:
 
 
 def _fitted_corpus(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> FittedCorpus:
+    sealed.check_large()
     files = ("records.safetensors", "documents.safetensors")
     records, words = (sealed.arrays(file, mmap=True) for file in files)  # the only ones that grow with every review
     strings = {n: StringColumn(records.pop(f"{n}_bytes"), records.pop(f"{n}_offsets")) for n in STRINGS}

@@ -121,8 +121,7 @@ def _new_pairs(fitted: FittedModel) -> tuple[Any, Any]:
     random = np.random.default_rng(0)
     users = random.integers(0, len(corpus.users), CHECKED)
     items = random.integers(0, len(corpus.items), CHECKED)
-    known = corpus.record_of_pair
-    new = np.array([(int(u), int(i)) not in known for u, i in zip(users, items, strict=True)])
+    new = corpus.record_of_pair.find(users, items) < 0
     return users[new].astype(np.int64), items[new].astype(np.int64)
 
 

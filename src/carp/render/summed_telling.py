@@ -16,6 +16,7 @@ from carp.render.wording import balance, number, thing_name
 
 MUCH_ALIKE = 0.5  # likeness of two things of which people write "much the same"
 COMPLAINT = 0.1  # of the rating range below the thing's average: who gave so little complains
+LONGEST_QUOTE = 160  # characters of a sentence in a list
 COUNTED_MARKS = {"own": "words that count most here"}
 FOUND_TITLE = "What speaks for it and what against it"
 SUM_TITLE = "How the rating comes about"
@@ -46,6 +47,8 @@ CLAUSES = {
     "against": "what people write about {} counts against it",
     "turned against": "others praise {}, but for this person that speaks against it",
 }
+
+AGAINST = ("complaint", "against", "turned against")
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,57 @@ def first_words(explanation: Explanation) -> str:
     return balance(explanation)
 
 
+def reason_line(explanation: Explanation) -> str:
+    """Why a thing stands in somebody's list, in one line: what is praised, in somebody's own words, and what counts
+    against it; where nothing is praised, how it is rated on average and what the texts do to that."""
+    if not explanation.parts:
+        return first_words(explanation)
+    told = worth_telling(explanation)
+    kinds = [(kind_of(one, explanation), one) for one in told.findings]
+    praised = next((one for kind, one in kinds if kind == "praise"), None)
+    if praised is None:
+        return " ".join([_average(explanation), *(_sentence(words) for _, words in _clauses(told))])
+    against = [words for kind, words in _clauses(told) if kind in AGAINST]
+    texts = [one.text for one in praised.sentences]
+    named = next((text for text in texts if names_aspect(text, praised.aspect)), None)
+    what, quote = ("it", texts[0]) if named is None else (quoted_aspect(praised), named)
+    return " ".join([f"People praise {what}: “{shortened(quote)}”", *map(_sentence, against)])
+
+
+def names_aspect(text: str, aspect: str) -> bool:
+    """Whether a sentence has a word of the aspect's name in it.
+
+    >>> names_aspect("Great little tuner.", "tuner, tune, accurate"), names_aspect("So stock up!", "strings, set")
+    (True, False)
+    """
+    words = {word.strip(".,;:!?()'\"").casefold() for word in text.split()}
+    return any(word.casefold() in words for word in aspect.replace(",", " ").split())
+
+
+def _average(explanation: Explanation) -> str:
+    moved = explanation.moved_by_texts or 0.0
+    digits = digits_of(explanation)
+    rated = "Nobody has rated it" if explanation.item_mean is None else f"Rated {explanation.item_mean:.2f} on average"
+    if abs(moved) < 0.5 * 10.0**-digits:
+        return f"{rated}. What is written leaves the prediction where the averages have it."
+    way = "raises" if moved > 0 else "lowers"
+    return f"{rated}. What is written {way} the prediction by {number(abs(moved), digits)}."
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def shortened(text: str) -> str:
+    """A sentence on one line, cut between words where it is long.
+
+    >>> shortened("Light\\n and sturdy."), shortened("so " * 100)[-7:]
+    ('Light and sturdy.', 'so so …')
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_QUOTE else f"{line[:LONGEST_QUOTE].rsplit(' ', 1)[0]} …"
+
+
 def _averages_alone(explanation: Explanation) -> str:
     moved = explanation.moved_by_texts or 0.0
     digits = digits_of(explanation)
@@ -125,11 +179,15 @@ def _averages_alone(explanation: Explanation) -> str:
 
 
 def _for_and_against(explanation: Explanation) -> str:
+    return _sentence("; ".join(words for _, words in _clauses(explanation)))
+
+
+def _clauses(explanation: Explanation) -> list[tuple[str, str]]:
+    """What the findings of each kind say together, with the kind."""
     by_kind: dict[str, list[str]] = {kind: [] for kind in CLAUSES}
     for finding in explanation.findings:
         by_kind[kind_of(finding, explanation)].append(quoted_aspect(finding))
-    words = "; ".join(CLAUSES[kind].format(listed(names)) for kind, names in by_kind.items() if names)
-    return f"{words[0].upper()}{words[1:]}."
+    return [(kind, CLAUSES[kind].format(listed(names))) for kind, names in by_kind.items() if names]
 
 
 def _in_all(explanation: Explanation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -144,20 +144,6 @@ def _ranges(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-
-
-def stretches_of(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Documents first to last that have at most so many words together, or are one document.
-
-    >>> list(stretches_of(np.array([0, 2, 4, 9, 10]), most=4))
-    [(0, 2), (2, 3), (3, 4)]
-    """
-    first, documents = 0, len(offsets) - 1
-    while first < documents:
-        reach = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
-        last = min(documents, max(first + 1, reach))
-        yield first, last
-        first = last
 
 
 def padded(

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.reviews.corpora.growing_columns import ColumnInMemory, GrowingColumn, UnnamedColumn
-from carp.reviews.documents import Documents, ReviewCut, collected, stretches_of, training_words
+from carp.reviews.corpora.string_column import stretches_of
+from carp.reviews.documents import Documents, ReviewCut, collected, training_words
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.corpus import Corpus

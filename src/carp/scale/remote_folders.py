@@ -46,9 +46,8 @@ def check_address(address: str, overwrite: bool) -> None:
     with _store(address) as (system, path):
         if not overwrite and system.exists(path):
             raise UsageError("this already exists", where=address, fix="choose another --out, or add --overwrite")
-        parent = path.rsplit("/", 1)[0]
-        system.makedirs(parent, exist_ok=True)
-        probe = f"{parent}/{PROBE}"
+        _make_room(system, path)
+        probe = f"{path.rsplit('/', 1)[0]}/{PROBE}"
         system.pipe_file(probe, b"")
         system.rm_file(probe)
 
@@ -101,8 +100,16 @@ def _remove(system: Any, paths: list[str]) -> None:
             system.rm_file(path)
 
 
+def _make_room(system: Any, path: str) -> None:
+    """Make the folders above a path. A bucket is never made: a name that was mistyped would become one of its own."""
+    if path.startswith("/"):
+        system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+    elif not system.exists(path.split("/", 1)[0]):  # a store of objects has no folders below its buckets
+        raise FileNotFoundError(path)
+
+
 def _put(system: Any, local: Path, path: str) -> None:
-    system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+    _make_room(system, path)
     system.put_file(str(local), path)
     if int(system.info(path)["size"]) != local.stat().st_size:
         raise OSError(f"{os.path.basename(path)} is not there as a whole")  # noqa: PTH119

@@ -16,7 +16,7 @@ from carp.explain.kept_readings import LastUsed
 from carp.explain.profiles import person_profile, summary_for, thing_profile
 from carp.explain.question import Question, known_pair
 from carp.recommender import Recommender
-from carp.render.summed_telling import told
+from carp.render.summed_telling import reason_line, told
 from carp.render.wording import thing_name
 from carp.reviews.readable import ReadableDocument
 from carp.serve.audience import audience
@@ -28,6 +28,7 @@ from carp.serve.problems import Problem, echo
 from carp.serve.thing_facts import ThingFacts
 
 ANSWERS_KEPT = 2_000
+WITH_FINDINGS = 10  # of a list of recommendations, whose reasons are looked for: each costs an explanation
 WARMED = 3_000  # documents of each side that are made ready while nobody asks
 Wishes = dict[str, Any]  # what may be asked of recommendations, by name
 WARMED_AT_ONCE = 3  # of each side in one step: a request that comes meanwhile waits no longer than for these
@@ -152,16 +153,26 @@ class AnswerService:
         return self._rows(found, lines)
 
     def _reasoned(self, user: int, person: int | ReadableDocument, found: list[Recommendation]) -> list[dict[str, Any]]:
-        """Recommendations with one line each: the meeting that counts most. A newcomer is user -1."""
+        """Recommendations with one line each: the meeting that counts most, or for the first ones of a model that adds
+        up what it finds. A newcomer is user -1."""
         numbers = [self.item(one.item) for one in found]
         meetings = self.explainer.strongest_meetings(person, numbers)
         if meetings is None:
             given = explains(type(self.model))
             lines = [plain_line(self.fitted.name, one.item_mean, explains=given) for one in found]
+            if self.model.explained_by == "sum":
+                asked = [self._question_of(user, person, number) for number in numbers[:WITH_FINDINGS]]
+                told = [reason_line(one) for one in self.explainer.explain(asked)]
+                lines = [*told, *lines[len(told) :]]
         else:
             rows = zip(found, meetings, self._biases(user, numbers), strict=True)
             lines = [unit_line(met.viewpoint, met.aspect, one.rating - biases) for one, met, biases in rows]
         return self._rows(found, lines)
+
+    def _question_of(self, user: int, person: int | ReadableDocument, item: int) -> Question:
+        if isinstance(person, ReadableDocument):
+            return Question(user, item, person, self.corpus.readable(self.corpus.item_documents, item))
+        return known_pair(self.corpus, person, item)
 
     def _rows(self, found: list[Recommendation], reasons: list[str]) -> list[dict[str, Any]]:
         return [

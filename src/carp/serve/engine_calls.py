@@ -24,7 +24,7 @@ class CallAnswerer:
 
     def __init__(self, service: AnswerService, results: Path | None = None) -> None:
         self.service = service
-        self._folder = results
+        self.results_folder = results
         self._sections = cache(lambda: read_sections(results))
         self._alone: dict[str, Callable[..., Any]] = {
             "users": lambda *asked: service.search(service.users, "users", *asked),
@@ -44,16 +44,13 @@ class CallAnswerer:
 
     def about(self) -> bytes:
         """What is served, as JSON."""
-        has_results = self._folder is not None and holds_results(self._folder)
+        has_results = self.results_folder is not None and holds_results(self.results_folder)
         return encode({**about(self.service.recommender), "results": has_results})
 
-    def prepare_results(self) -> bool:
-        """Make the report now, so that it is in the user's cache when somebody asks; whether there is one to make."""
-        if self._folder is None or not holds_results(self._folder):
-            return False
+    def prepare_results(self) -> None:
+        """Make the report now, so that it is in the user's cache when somebody asks."""
         with contextlib.suppress(Problem):  # who asks for it is told
             self._sections()
-        return True
 
     def results(self, section: int | None) -> dict[str, Any]:
         """The first sections of the results with the titles of all, or one section."""

@@ -150,6 +150,8 @@ class _Family:
 
     def _start_reporter(self) -> None:
         """The report of results takes seconds: it is made in a process of its own, and left in the user's cache."""
+        if self.answerer.results_folder is None:
+            return
         self.reporter = os.fork()
         if self.reporter == 0:
             with contextlib.suppress(BaseException):  # an engine that is asked for the report says what is wrong

@@ -12,6 +12,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
@@ -29,6 +30,7 @@ from carp.storage.written_files import json_of
 FORMAT_VERSION = 1
 MOST_FILES, MOST_MANIFEST = 1000, 1 << 20
 MAPPED_FROM = 1 << 28  # bytes of a file of arrays: larger ones are left on the disk where that is allowed
+SUMMING_THREADS = 4
 TRIES = 1000  # of opening a folder that is replaced again and again
 
 
@@ -72,8 +74,16 @@ class SealedFolder:
         file = self._files[name]
         if not mmap or os.fstat(file.fileno()).st_size < MAPPED_FROM:
             return arrays_of(self.read(name), self.path / name)
-        self._check(name)
+        if name not in self._checked:
+            self._check(name)
         return mapped_arrays(file, self.path / name)
+
+    def check_large(self) -> None:
+        """Check the files that may be left on the disk, all at the same time: their sums take most of an opening."""
+        large = [name for name, file in self._files.items() if os.fstat(file.fileno()).st_size >= MAPPED_FROM]
+        with ThreadPoolExecutor(SUMMING_THREADS) as threads:
+            for _ in threads.map(self._check, large):
+                pass
 
     def column(self, name: str, *, mmap: bool) -> NDArray[Any]:
         """A column that `np.save` wrote, left on the disk if that is asked for."""

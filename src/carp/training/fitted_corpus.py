@@ -166,8 +166,13 @@ class FittedCorpus:
         return frozenset(words - set(self.vocabulary.words))
 
 
-def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings, cut: ReviewCut | None = None) -> FittedCorpus:
-    """Choose the vocabulary by the training records, and make the documents of them, cut as a model asks for it."""
+def fit_corpus(
+    corpus: Corpus, split: Split, settings: TextSettings, cut: ReviewCut | None = None, *, reviews: bool = True
+) -> FittedCorpus:
+    """Choose the vocabulary by the training records, and make the documents of them, cut as a model asks for it.
+
+    `reviews` says whether it learns from single reviews too.
+    """
     train = split.train
     vocabulary = build_vocabulary(
         corpus,
@@ -195,7 +200,7 @@ def fit_corpus(corpus: Corpus, split: Split, settings: TextSettings, cut: Review
         max_words=cap,
         levels=int(corpus.facts["levels"]),
         scale=RatingScale(low, high, clip=False, origin="the corpus"),
-        reviews=made(place_in_training, len(train), max_words=cap),
+        reviews=made(place_in_training, len(train), max_words=cap) if reviews else None,
         facts={"corpus": corpus.facts, "fingerprint": corpus.fingerprint, "split": split.origin},
         item_texts=corpus.item_texts,
         cut=cut,

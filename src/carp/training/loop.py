@@ -109,13 +109,14 @@ def repeatable() -> Iterator[None]:
     """The same operations in the same order: bits repeat on the same machine, thread count and library."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     switches: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), switches.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
+    before = torch.get_deterministic_debug_mode(), switches.fill_uninitialized_memory
+    # What use_deterministic_algorithms(True) does, without loading torch's compiler, which takes seconds.
+    torch.set_deterministic_debug_mode("error")
     switches.fill_uninitialized_memory = False  # nothing here reads memory it has not written
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        torch.set_deterministic_debug_mode(before[0])
         switches.fill_uninitialized_memory = before[1]
 
 

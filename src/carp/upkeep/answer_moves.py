@@ -50,10 +50,8 @@ def _drawn(draw: np.random.Generator, users: Places, items: Places, count: int) 
 def _moved(before: FittedModel, after: FittedModel, revision: RevisedCorpus, pairs: NDArray[np.int64]) -> Moved:
     pairs = np.unique(pairs.reshape(-1, 2).astype(np.int64), axis=0)
     old = np.stack([revision.old.users[pairs[:, 0]], revision.old.items[pairs[:, 1]]], 1)
-    unrated = [
-        new not in after.corpus.record_of_pair and was not in before.corpus.record_of_pair
-        for new, was in zip(map(tuple, pairs.tolist()), map(tuple, old.tolist()), strict=True)
-    ]
+    known = after.corpus.record_of_pair.find(*pairs.T), before.corpus.record_of_pair.find(*old.T)
+    unrated = (known[0] < 0) & (known[1] < 0)
     pairs, old = pairs[unrated], old[unrated]
     if not len(pairs):
         return Moved(0, 0.0, 0.0)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from carp.reviews.corpora.item_texts import ItemTexts
 from carp.reviews.corpora.records import LATEST, NO_TIME
 from carp.reviews.corpora.string_column import StringColumn
-from carp.reviews.documents import Documents, ReviewCut, written_document
+from carp.reviews.documents import Documents, ReviewCut, collected
 from carp.reviews.sources.item_records import ItemText
 from carp.reviews.split_parts import TRAIN
 from carp.reviews.text.tokens import tokenise
@@ -188,27 +188,25 @@ class _Rewriting:
     ) -> Documents:
         new_owner = np.repeat(_inverse(old_owner, len(before)), before.lengths())
         stays = (new_owner >= 0) & ~np.isin(new_owner, touched)
-        again = [self._document(records) for records in self._records(owner_of_record, touched)]
-        made = np.concatenate([np.zeros((0, 4), np.int64), *again])
-        owner = np.concatenate([new_owner[stays], np.repeat(touched, [len(one) for one in again])])
+        made = self._made_again(owner_of_record, touched)
+        owner = np.concatenate([new_owner[stays], np.repeat(touched, made.lengths())])
         order = np.argsort(owner, kind="stable")
-        words = np.concatenate([self.new_word[before.words[stays]], made[:, 0]])[order]
-        review = np.concatenate([record[before.review[stays]], made[:, 1]])[order]
-        characters = np.concatenate([before.characters[stays], made[:, 2:]])[order]
+        words = np.concatenate([self.new_word[before.words[stays]], made.words])[order]
+        review = np.concatenate([record[before.review[stays]], made.review])[order]
+        characters = np.concatenate([before.characters[stays], made.characters])[order]
         counts = np.bincount(owner, minlength=len(old_owner))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64)
         return Documents(words.astype(np.int32), review.astype(np.int32), characters.astype(np.int32), offsets)
 
-    def _records(self, owner_of_record: NDArray[np.int32], touched: Places) -> list[Places]:
-        """The training records of each touched owner, in their order."""
-        chosen = np.flatnonzero((self.part == TRAIN) & np.isin(owner_of_record, touched))
-        chosen = chosen[np.argsort(owner_of_record[chosen], kind="stable")]
-        return np.split(chosen, np.searchsorted(owner_of_record[chosen], touched[1:])) if len(touched) else []
-
-    def _document(self, records: Places) -> Places:
-        """Words, records and characters of a document, up to its longest [T, 4]."""
-        numbered = ((record, self.texts[record]) for record in records.tolist())
-        return written_document(numbered, self.vocabulary, self.max_words, self.cut)
+    def _made_again(self, owner_of_record: NDArray[np.int32], touched: Places) -> Documents:
+        """The documents of the touched owners, from the texts of their training records."""
+        place = np.full(int(owner_of_record.max(initial=-1)) + 1, NOWHERE)
+        place[touched] = np.arange(len(touched))
+        records = np.flatnonzero((self.part == TRAIN) & (place[owner_of_record] >= 0))
+        words, text, characters = self.vocabulary.encode_many([self.texts[r].encode() for r in records.tolist()])
+        review = records[text].astype(np.int32)
+        owner = place[owner_of_record[review]].astype(np.int32)
+        return collected(words, review, characters, owner, len(touched), max_words=self.max_words, cut=self.cut)
 
 
 def _item_texts(known: ItemTexts | None, count: int, titles: dict[str, str | None], items: _Names) -> ItemTexts | None:

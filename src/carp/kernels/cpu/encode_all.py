@@ -16,7 +16,8 @@ from carp.kernels.cpu.viewpoints_c import NativeDocuments, NativeReader, find_wi
 from carp.kernels.cpu.word_convolution_c import NativeFilters, take_rows
 from carp.models.carp import Viewpoints
 from carp.models.side_room import room_for_sides
-from carp.reviews.documents import Documents, stretches_of
+from carp.reviews.corpora.string_column import stretches_of
+from carp.reviews.documents import Documents
 
 CHUNK_WORDS = 1_000_000  # of the documents encoded between two allocations
 ROWS = 512

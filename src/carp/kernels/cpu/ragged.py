@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.reviews.corpora.growing_columns import UnnamedColumn
-from carp.reviews.documents import Documents, stretches_of
+from carp.reviews.corpora.string_column import stretches_of
+from carp.reviews.documents import Documents
 
 Ints = NDArray[np.int64]
 WORDS_AT_ONCE = 1 << 22  # of documents on the disk whose windows are made between two pieces

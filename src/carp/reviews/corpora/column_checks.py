@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from carp.reviews.corpora.string_column import StringColumn, let_go, pieces, stretch, stretches
-from carp.reviews.documents import stretches_of
+from carp.reviews.corpora.string_column import StringColumn, let_go, pieces, stretch, stretches, stretches_of
 
 BYTES_AT_ONCE = 1 << 22  # of texts, or one text
 NOT_ASCII = 0x80
@@ -64,19 +63,27 @@ def check_strings(name: str, column: StringColumn, *, entries: int | None = None
     check_offsets(
         f"the offsets of {name}", column.offsets, len(column) if entries is None else entries, len(column.data)
     )
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for piece in pieces(column.data):
-            decoder.decode(np.ascontiguousarray(piece).tobytes())
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        raise ColumnFault(f"{name} are not UTF-8") from None
+    _check_utf8(name, column.data)
     for first, last in stretches(len(column)):
         starts = stretch(column.offsets, first, last)
         heads = np.asarray(column.data)[starts[starts < len(column.data)]]
         need(not _continues(heads).any(), f"{name} are cut inside a character")
         let_go(column.data)
     need(not distinct or len(column.index()) == len(column), f"one of {name} occurs twice")
+
+
+def _check_utf8(name: str, content: NDArray[np.uint8]) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    whole = True  # no character has begun that the next piece should end
+    try:
+        for piece in pieces(content):
+            if whole and piece.max(initial=0) < NOT_ASCII:  # most are
+                continue
+            decoder.decode(np.ascontiguousarray(piece).tobytes())
+            whole = not decoder.getstate()[0]
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise ColumnFault(f"{name} are not UTF-8") from None
 
 
 def _continues(content: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -56,6 +56,20 @@ def stretches(length: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + ENTRIES_AT_ONCE, length)
 
 
+def stretches_of(offsets: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Entries first to last that have at most so much between their offsets, or are one entry.
+
+    >>> list(stretches_of(np.array([0, 2, 4, 9, 10]), most=4))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    first, entries = 0, len(offsets) - 1
+    while first < entries:
+        reach = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
+        last = min(entries, max(first + 1, reach))
+        yield first, last
+        first = last
+
+
 @dataclass(frozen=True, eq=False)
 class StringColumn:
     """Many strings in one array of bytes, which may be a memory-mapped file.

@@ -55,6 +55,6 @@ def count_words(corpus: Corpus, records: NDArray[np.integer[Any]]) -> WordCounts
         chunk = np.asarray(records[first : first + RECORDS_AT_ONCE], dtype=np.int64)
         place, tokens = corpus.tokens_of(chunk)
         total += np.bincount(tokens, minlength=number)
-        pairs = np.unique(place * number + tokens)
-        documents += np.bincount(pairs % number, minlength=number)
+        pairs = np.sort(place * number + tokens)  # np.unique would hash them, which takes ten times as long
+        documents += np.bincount(pairs[np.diff(pairs, prepend=-1) != 0] % number, minlength=number)
     return total, documents

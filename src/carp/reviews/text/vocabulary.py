@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import DamagedError, UsageError
-from carp.reviews.text.tokens import tokenise
+from carp.reviews.text.tokens import tokenise, tokenise_bytes
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,15 @@ class Vocabulary:
             (self._index[w], start, end) for w, start, end in zip(*tokenise(text), strict=True) if w in self._index
         ]
         return [k[0] for k in known], [k[1] for k in known], [k[2] for k in known]
+
+    def encode_many(self, texts: Sequence[bytes]) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+        """The same for many texts in UTF-8: word ids, the text of each, and where it begins and ends in it. [T, 2]"""
+        found = tokenise_bytes(texts) if texts else tokenise_bytes([b""])
+        ids = np.array([self._index.get(word, 0) for word in found.words], dtype=np.int32)[found.tokens]
+        seen = np.flatnonzero(ids)
+        starts = found.starts[seen]
+        text = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))[seen]
+        return ids[seen], text, np.stack([starts, starts + found.lengths[seen]], axis=1)
 
     def to_json(self) -> dict[str, Any]:
         return {"words": self.words}
