@@ -194,9 +194,11 @@ def explained(address):
 
 @pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_the_service_ends_cleanly_when_told_to(bundle, number, workers):
-    with serving(bundle, "--workers", workers) as (process, address, said):
-        get(address, "/healthz")
-        engines = engines_of(process)
+    with serving(bundle, "--workers", workers) as (process, _, said):
+        deadline = time.monotonic() + PATIENCE
+        while len(engines := engines_of(process)) < workers:  # the first one answers already
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
     assert len(engines) == workers

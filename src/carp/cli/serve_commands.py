@@ -17,6 +17,7 @@ from carp.errors import UsageError
 
 if TYPE_CHECKING:
     from carp.explain.profiles import PersonProfile, ThingProfile
+    from carp.serve.server import ServiceOptions
 
 
 def serve(
@@ -99,8 +100,7 @@ def serve(
     """
     try:
         from carp.serve.access_control import AccessRules, check_reach, picture_origins, read_key
-        from carp.serve.log_lines import LogLines, log_stream
-        from carp.serve.server import ServiceOptions, count_workers, listen, run_service
+        from carp.serve.server import ServiceOptions, count_workers
     except ImportError as error:
         fix = "pip install 'carp-rec[serve]'"
         raise UsageError(f"serving needs {error.name}, which is not installed", fix=fix) from error
@@ -125,20 +125,29 @@ def serve(
 
         check_replica_options(log=log, metrics_port=metrics_port, waiting=waiting)
         run_replicas(options, host, port, ray_address, say)
-        say("Stopped.")
-        return
-    listening = listen(host, port)
-    metrics = None if metrics_port is None else listen(host, metrics_port)
+    else:
+        _serve_here(options, (host, port), metrics_port, log, unguarded=open_to_everyone and key is None)
+    say("Stopped.")
+
+
+def _serve_here(
+    options: ServiceOptions, address: tuple[str, int], metrics_port: int | None, log: Path | None, *, unguarded: bool
+) -> None:
+    """Listen, load the model in processes of this machine, and answer until told to stop."""
+    from carp.serve.log_lines import LogLines, log_stream
+    from carp.serve.server import listen, run_service
+
+    listening = listen(*address)
+    metrics = None if metrics_port is None else listen(address[0], metrics_port)
     if metrics is not None:
         say(f"Metrics at port {metrics.getsockname()[1]}.")
-    if open_to_everyone and key is None:
+    if unguarded:
         say("Everybody who reaches this address can read all reviews: there is no key.")
-    say(f"Loading {model} ...")
+    say(f"Loading {options.model} ...")
     with log_stream(log) as stream:
         lines = LogLines(stream)
         run_service(options, listening, metrics=metrics, say=say, log=lines)
         lines.close()
-    say("Stopped.")
 
 
 def _listed(variable: str) -> list[str]:
