@@ -55,7 +55,7 @@ cluster: install  # several processes with all models, and a Ray cluster of thre
 container: install  # the commands of deploy/Containerfile one by one in a clean virtual environment, and the service they start
 	CARP_CONTAINER=1 $(BIN)/python -m pytest tests/house/test_container_commands.py
 
-scale: install  # preparing from 10,000 to 10 million made-up reviews, about an hour on two cores and 40 GB of disk
+scale: install  # preparing from 10,000 to 10 million made-up reviews: about 15 minutes of a core, and 30 GB of disk
 	$(BIN)/python benchmarks/scale.py prepare --out results/scale.jsonl
 
 manifests: install  # the files of deploy/ against the schemas of Kubernetes
