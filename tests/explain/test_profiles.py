@@ -151,7 +151,7 @@ def test_nothing_in_a_profile_is_obeyed_by_a_page_or_a_terminal(profile):
 
 def test_a_profile_shows_itself_and_says_the_same_without_colour():
     plain, coloured = profile_text(THING, colour=False), profile_text(THING, colour=True)
-    assert "for 2 of 3 raters, strength 0.250; the sentiment prevails for 1 of them" in " ".join(plain.split())
+    assert "for 2 of 3 raters; liking outweighs disliking for 1 of them" in " ".join(plain.split())
     assert "Nothing is known that speaks against it." in plain
     assert "\x1b[" in coloured
     assert repr(PERSON) == str(PERSON) == profile_text(PERSON)

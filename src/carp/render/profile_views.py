@@ -29,10 +29,7 @@ NOTHING: dict[Sentiment, str] = {
     "positive": "Nothing is known that speaks for it.",
     "negative": "Nothing is known that speaks against it.",
 }
-COUNTED = (
-    "An aspect counts for a rater who has it in one of the two logic units that the capsule listens to most. "
-    "Strength: how much the capsule listens, times how likely its sentiment is."
-)
+COUNTED = "An aspect counts for a rater who has it in one of the two logic units that the capsule listens to most."
 COUNTED_BY_SENTENCES = "An aspect counts for a rater one of whose sentences clearly praises it, or complains of it."
 VERB: dict[Sentiment, str] = {"positive": "praise", "negative": "complain of"}
 BAR_CELLS = 20
@@ -144,9 +141,10 @@ def _counted(profile: ThingProfile) -> str:
 def _weighed(regard: AspectOpinion, profile: ThingProfile, sentiment: Sentiment) -> str:
     if _by_sentences(regard):
         return f"{regard.raters:,} of {profile.raters:,} raters {VERB[sentiment]} it"
+    more, less = ("liking", "disliking") if sentiment == "positive" else ("disliking", "liking")
     return (
-        f"counts for {regard.raters:,} of {profile.raters:,} raters, strength {number(regard.strength)}; "
-        f"the sentiment prevails for {regard.prevailing:,} of them"
+        f"counts for {regard.raters:,} of {profile.raters:,} raters; "
+        f"{more} outweighs {less} for {regard.prevailing:,} of them"
     )
 
 
