@@ -450,6 +450,12 @@ def test_a_folder_without_results_is_named(tmp_path, capsys):
     assert "carp bench" in capsys.readouterr().err
 
 
+def _chosen_row(folder):
+    [section] = make_report(folder)
+    [row] = next(table for table in section.tables if table.title == "What the searches chose").rows
+    return row
+
+
 def test_what_searches_chose_is_told_with_how_often_it_was_on_the_edge(tmp_path):
     make_results(tmp_path, levels={"bias": 0.8, "carp": 0.6})
     lines = [json.loads(line) for line in (tmp_path / BENCH).read_text().splitlines()]
@@ -461,10 +467,13 @@ def test_what_searches_chose_is_told_with_how_often_it_was_on_the_edge(tmp_path)
             line["trials"] = [{"settings": settings, "valid_mse": error} for settings, error in tried]
             line["search"] = {"trials": 2, "space": space}
     (tmp_path / BENCH).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    [section] = make_report(tmp_path)
-    [row] = next(table for table in section.tables if table.title == "What the searches chose").rows
+    row = _chosen_row(tmp_path)
     chosen = f"latent_size 25 (1), 50 ({SPLITS - 1}); learning_rate 0.0003 ({SPLITS})"
-    assert row.cells == ["carp", "2", chosen, f"latent_size 1 of {SPLITS}"]
+    assert row.cells == ["carp", "2 a split", chosen, f"latent_size 1 of {SPLITS}"]
+    for line in lines:
+        line.get("search", {}).update(splits=[100])
+    (tmp_path / BENCH).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert _chosen_row(tmp_path).cells[1] == "2 for all splits"
 
 
 def test_plain_agreement_is_tested_against_bi_agreement_over_pairs_and_over_runs(tmp_path):
