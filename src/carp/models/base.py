@@ -67,6 +67,7 @@ class RatingModel(nn.Module):
     separates: ClassVar[bool] = False
     shares_batches: ClassVar[bool] = True  # False where several processes are given whole batches all the same
     learns: ClassVar[bool] = True  # False where `start` alone fits the model
+    takes_in: ClassVar[bool] = False  # whether `take_in` serves where `start` alone fits the model
     explained_by: ClassVar[str | None] = None  # one of carp.explain.explainer.EXPLAINERS; None: ratings without reasons
 
     def __init__(self, config: Any, sizes: Sizes) -> None:
@@ -117,6 +118,11 @@ class RatingModel(nn.Module):
         table = getattr(self, f"{side}_bias", None)
         if isinstance(table, Tensor) and table.ndim == 1:
             table.data[places] = biases.to(table)
+
+    def take_in(self, data: TrainingData, users: Tensor, items: Tensor) -> None:
+        """Solve again for what is known of these people and things alone, with everything else held; the rows in all
+        tables of those who came after training are zero."""
+        raise NotImplementedError
 
     def forward(self, batch: Batch) -> Prediction:
         """Both documents of each pair encoded, and the two sides scored."""

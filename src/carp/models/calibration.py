@@ -21,6 +21,7 @@ from carp.models.segments import Segments
 
 IMAGINED_PAIRS = 10.0
 WIDTHS_DIFFER = 0.04  # t²
+ROUNDS = 5  # of noise by person and by thing, in turns
 NORMAL_90 = 1.6449  # so many standard deviations each way hold nine tenths of a normal distribution
 
 
@@ -28,9 +29,26 @@ def noise_by_owner(errors: Tensor, by_user: Segments, by_item: Segments) -> tupl
     """v_u [users] and v_i [items], 1 where nothing is known; their products have a geometric mean near 1."""
     square = errors.square() / errors.square().mean().clamp_min(1e-12)
     user, item = square.new_ones(by_user.owners), square.new_ones(by_item.owners)
-    for _ in range(5):
+    for _ in range(ROUNDS):
         user = _shrunk(square / item[by_item.owner], by_user)
         item = _shrunk(square / user[by_user.owner], by_item)
+    return user, item
+
+
+def noise_of_some(
+    errors: Tensor, by_user: Segments, by_item: Segments, known: tuple[Tensor, Tensor], some: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """v_u and v_i where those of some people and things are found again from the errors of all their pairs.
+
+    The others keep what is known of them. σ² is such that the noise known so far is right on average of these pairs.
+    """
+    user, item = (noise.clone() for noise in known)
+    square = errors.square()
+    usual = square.sum() / (user[by_user.owner] * item[by_item.owner]).sum()
+    square = square / usual.clamp_min(1e-12)
+    for _ in range(ROUNDS):
+        user[some[0]] = _shrunk(square / item[by_item.owner], by_user)[some[0]]
+        item[some[1]] = _shrunk(square / user[by_user.owner], by_item)[some[1]]
     return user, item
 
 
@@ -99,16 +117,20 @@ class OwnWidth(nn.Module):
         return predicted + more * (predicted - middle)
 
     @torch.no_grad()
-    def fit(self, held_out: Tensor, ratings: Tensor, by_user: Segments) -> Tensor:
-        """From predictions of held-out pairs; gives them back as if each one's own rating had told nothing [n]."""
+    def fit(self, held_out: Tensor, ratings: Tensor, by_user: Segments, only: Tensor | None = None) -> Tensor:
+        """From predictions of held-out pairs; gives them back as if each one's own rating had told nothing [n].
+
+        With `only`, all other people keep their width.
+        """
         held_out, ratings, owner = held_out.double(), ratings.double(), by_user.owner
         count = torch.bincount(owner, minlength=by_user.owners).clamp_min(1)
         middle = by_user.sums(held_out) / count
         away, error = held_out - middle[owner], ratings - held_out
         belief = error.square().mean() / WIDTHS_DIFFER
         agree, square = by_user.sums(away * error), by_user.sums(away.square())
-        self.more.copy_(agree / (square + belief).clamp_min(1e-12))
-        self.middle.copy_(middle)
+        people = slice(None) if only is None else only
+        self.more[people] = (agree / (square + belief).clamp_min(1e-12)).to(self.more)[people]
+        self.middle[people] = middle.to(self.middle)[people]
         without_own = (agree[owner] - away * error) / (square[owner] - away.square() + belief).clamp_min(1e-12)
         return held_out + without_own * away
 

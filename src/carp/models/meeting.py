@@ -30,6 +30,8 @@ the errors on held-out tenths of the training pairs; the model is the mean of th
 their weights. The same held-out predictions give the curve g, how widely each person rates, and the standard deviation
 that each prediction has.
 
+New reviews need no new fit: those who are touched are solved for with everything else held (`touched_levels`).
+
 The solution is unique: there is no seed. Time and memory are linear in the reviews.
 """
 
@@ -46,9 +48,25 @@ from torch import Tensor
 
 from carp.models.base import Attention, Prediction, RatingModel, additive_attention
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
-from carp.models.calibration import OwnWidth, RatingCurve, interval_scale, noise_by_owner, noise_without_own
+from carp.models.calibration import (
+    OwnWidth,
+    RatingCurve,
+    interval_scale,
+    noise_by_owner,
+    noise_of_some,
+    noise_without_own,
+)
+from carp.models.covariance_solving import HeldOut
 from carp.models.layers import SizedByData, take_or, take_rows
-from carp.models.pair_covariance import START, PairCovariance, ProcessWeights, TextRows, at_length_one, from_centre
+from carp.models.pair_covariance import (
+    START,
+    PairCovariance,
+    ProcessWeights,
+    SparseProduct,
+    TextRows,
+    at_length_one,
+    from_centre,
+)
 from carp.models.segments import Segments
 from carp.models.tfidf import (
     NO_BIGRAM,
@@ -60,9 +78,9 @@ from carp.models.tfidf import (
     spread_over_words,
     term_occurrences,
 )
+from carp.models.touched_levels import OwnedTerms, TouchedCovariance
+from carp.reviews.documents import Documents
 
-FOLDS = 10
-FOLDS_TO_CHOOSE_BY = 4
 RARITIES = (0.5, 1.0)  # to choose from
 MARGIN = 0.001  # of the held-out error, by which a later one must be better
 MOST_TO_CHOOSE_BY = 150_000  # pairs
@@ -151,6 +169,7 @@ class Meeting(SizedByData, RatingModel):
     separates = True
     explained_by = "sum"
     learns = False
+    takes_in = True
     config: MeetingConfig
     bigrams: Tensor
     mean: Tensor
@@ -294,7 +313,7 @@ class Meeting(SizedByData, RatingModel):
 
     @torch.no_grad()
     def start(self, data: TrainingData) -> None:
-        pairs = joined(data.train, data.valid) if self.config.learn_from == "training and validation" else data.train
+        pairs = self._pairs(data)
         ratings = torch.from_numpy(pairs.ratings).to(self.mean)
         self.mean.copy_(ratings.mean())
         target = ratings - ratings.mean()
@@ -321,6 +340,10 @@ class Meeting(SizedByData, RatingModel):
         self._take([covariance.weights(fit.solution(s, n), s) for s, n in solutions], covariance.item_rows)
         self.strengths.copy_(torch.stack([solutions[0][0], solutions[-1][0]]))
         self._calibrate(covariance, ratings, torch.stack(held_out).mean(0) + ratings.mean(), user, item)
+
+    def _pairs(self, data: TrainingData) -> Pairs:
+        """The pairs that are learned from."""
+        return joined(data.train, data.valid) if self.config.learn_from == "training and validation" else data.train
 
     def _choose(
         self, data: TrainingData, pairs: Pairs, target: Tensor, start: Tensor, rounds: int
@@ -435,6 +458,82 @@ class Meeting(SizedByData, RatingModel):
         noise = noise_without_own(errors, covariance.by_user, covariance.by_item, user, item)
         self.deviation.fill_(interval_scale(errors, noise.sqrt()))
 
+    # ---- new reviews
+
+    @torch.no_grad()
+    def take_in(self, data: TrainingData, users: Tensor, items: Tensor) -> None:
+        """Levels, own vectors, noises and widths of these people and things, found as in `start` with the rest held."""
+        for noise in (self.user_noise, self.item_noise):
+            noise[noise == 0] = 1  # of somebody new
+        for table, places in ((self.user, users), (self.of_user, users), (self.item, items), (self.of_item, items)):
+            table[places] = 0
+        pairs = self._touching(self._pairs(data), users, items)
+        if len(pairs) and self.strengths[0, -1] > 0:  # else all ratings were alike, and the mean says everything
+            self._solve_touched(data, pairs, users, items)
+
+    def _touching(self, pairs: Pairs, users: Tensor, items: Tensor) -> Pairs:
+        """The pairs of these people or of these things."""
+        of_users = np.isin(pairs.users, users.cpu().numpy())
+        of_items = np.isin(pairs.items, items.cpu().numpy())
+        return Pairs(*(getattr(pairs, f.name)[of_users | of_items] for f in fields(Pairs)))
+
+    def _solve_touched(self, data: TrainingData, pairs: Pairs, users: Tensor, items: Tensor) -> None:
+        user, item = (torch.from_numpy(of).to(self.mean.device) for of in (pairs.users, pairs.items))
+        ratings = torch.from_numpy(pairs.ratings).to(self.mean)
+        leave_out = data.target_reviews == "leave out"
+        user_sides = self._sides_of_pairs(self.user_side, data.user_documents, pairs.users, pairs.records, leave_out)
+        item_sides = self._sides_of_pairs(self.item_side, data.item_documents, pairs.items, pairs.records, leave_out)
+        held = self.score(user, item, user_sides, item_sides).tensors
+        rest = held["baseline"] + held["text"]
+        seen_by = self.item_side.seen(item_sides[:, 1:] + take_rows(self.name_place, item))[0]
+        seen_of = self.user_side.seen(user_sides[:, 1:])[0]
+        covariance = TouchedCovariance(
+            OwnedTerms(user, users, self.sizes.users, seen_by), OwnedTerms(item, items, self.sizes.items, seen_of)
+        )
+        by_user, by_item = Segments.of(user, self.sizes.users), Segments.of(item, self.sizes.items)
+        fit, strengths = HeldOut(covariance, ratings - rest), self.strengths
+        equal = torch.ones_like(rest)
+        alpha = fit.solution(strengths[0], equal)
+        found, held_out = [covariance.found(alpha, strengths[0])], [fit.held_out(strengths[0], equal, alpha)]
+        errors, known = fit.target - held_out[0], (self.user_noise, self.item_noise)
+        self.user_noise, self.item_noise = noise_of_some(errors, by_user, by_item, known, (users, items))
+        if self.config.own_noise:
+            noise = self.user_noise[user] * self.item_noise[item]
+            alpha = fit.solution(strengths[1], noise)
+            found.append(covariance.found(alpha, strengths[1]))
+            held_out.append(fit.held_out(strengths[1], noise, alpha))
+        for side, levels, vectors, places in (
+            (0, self.user, self.of_user, users),
+            (1, self.item, self.of_item, items),
+        ):
+            mean = torch.stack([one[side] for one in found]).mean(0)
+            levels[places], vectors[places] = mean[:, 0], mean[:, 1:]
+        if self.config.own_width:
+            self.width.fit(self.curve(rest + torch.stack(held_out).mean(0)), ratings, by_user, only=users)
+
+    def _sides_of_pairs(
+        self,
+        side: MeetingSide,
+        documents: Documents,
+        owners: NDArray[np.int64],
+        records: NDArray[np.int64],
+        leave_out: bool,
+    ) -> Tensor:
+        """Sides [n, 1 + k] of the owners of pairs, each without the pair's own review if that is left out."""
+        device, words = self.mean.device, self.sizes.words
+        known, owner = np.unique(owners, return_inverse=True)
+        places = Occurrences.of(documents.some(known), device)
+        terms = Terms.of(places, self.bigrams, words, len(side.idf))
+        own = torch.from_numpy(records).to(device) if leave_out else None
+        rows = terms.features(torch.from_numpy(owner).to(device), own, side.idf)
+        table = torch.cat([side.weight.unsqueeze(1), side.directions], 1)
+        whole, difference = (
+            SparseProduct(of.row, of.column, of.value.to(table), of.shape).times(table)
+            for of in (rows.whole, rows.difference)
+        )
+        found: Tensor = rows.scale.to(table).unsqueeze(1) * (whole[rows.owner] + difference)
+        return found
+
 
 @dataclass(frozen=True)
 class SideReading:
@@ -516,37 +615,11 @@ def joined(first: Pairs, second: Pairs) -> Pairs:
     return Pairs(*columns)
 
 
-class HeldOutFit:
+class HeldOutFit(HeldOut):
     """Strengths, solutions and held-out predictions of one target."""
 
-    def __init__(self, covariance: PairCovariance, target: Tensor) -> None:
-        self.covariance = covariance
-        self.target = target
-        folds = min(FOLDS, len(target))
-        fold = torch.from_numpy(np.random.default_rng(2).permutation(len(target)) % folds).to(target.device)
-        self.given = (fold.unsqueeze(1) != torch.arange(folds, device=target.device)).to(target)  # [n, folds]
+    covariance: PairCovariance
 
     def learn(self, start: Tensor, noise: Tensor, rounds: int, probes: int) -> tuple[Tensor, Tensor]:
         """Strengths near the top of the marginal likelihood, and the solution α [n] near them."""
         return self.covariance.learn_strengths(self.target, start, noise, rounds=rounds, probes=probes)
-
-    def error(self, strengths: Tensor, noise: Tensor, begin: Tensor) -> float:
-        """The mean squared error on some of the folds, by the pairs of all others."""
-        some = self.given[:, :FOLDS_TO_CHOOSE_BY]
-        found = self._predicted(some, strengths, noise, begin)
-        return float(((found - self.target.unsqueeze(1)).square() * (1 - some)).sum() / (1 - some).sum())
-
-    def held_out(self, strengths: Tensor, noise: Tensor, begin: Tensor) -> Tensor:
-        """What each rating is predicted to be by the pairs of the other folds [n]; solving begins with a guess of α."""
-        return (self._predicted(self.given, strengths, noise, begin) * (1 - self.given)).sum(1)
-
-    def _predicted(self, given: Tensor, strengths: Tensor, noise: Tensor, begin: Tensor) -> Tensor:
-        """Every rating by the pairs that are given, column by column."""
-        right, begin = self.target.unsqueeze(1).expand_as(given), begin.unsqueeze(1).expand_as(given)
-        solved = self.covariance.solve(right, strengths, noise, begin, given=given, tolerance=1e-3)
-        without_noise = strengths.clone()
-        without_noise[-1] = 0
-        return self.covariance.times(solved * given, without_noise, noise)
-
-    def solution(self, strengths: Tensor, noise: Tensor) -> Tensor:
-        return self.covariance.solve(self.target.unsqueeze(1), strengths, noise).squeeze(1)

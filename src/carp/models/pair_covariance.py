@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from carp.models.covariance_solving import Covariance
 from carp.models.segments import Segments
 from carp.models.tfidf import Entries, Features
 
@@ -141,7 +142,7 @@ class ProcessWeights:
 
 
 @dataclass(frozen=True)
-class PairCovariance:
+class PairCovariance(Covariance):
     by_user: Segments  # of the n pairs
     by_item: Segments
     user_rows: TextRows
@@ -196,42 +197,7 @@ class PairCovariance:
             meetings=s[6] * (self.user_directions.T @ (self.item_directions * alpha)),
         )
 
-    def solve(
-        self,
-        target: Tensor,
-        strengths: Tensor,
-        noise: Tensor,
-        start: Tensor | None = None,
-        *,
-        given: Tensor | None = None,
-        tolerance: float = 1e-4,
-        most: int = 400,
-    ) -> Tensor:
-        """Σ⁻¹ target, column by column [n, c]; where `given` [n, c] is 0, a column knows nothing of that pair."""
-        mask = torch.ones_like(target) if given is None else given
-        target = target * mask
-        unmix = self._preconditioner(strengths, noise)
-
-        def product(vectors: Tensor) -> Tensor:
-            return mask * self.times(mask * vectors, strengths, noise)
-
-        x = torch.zeros_like(target) if start is None else start * mask
-        rest = target - product(x)
-        enough = (tolerance * target.norm(dim=0)).clamp_min(1e-30)
-        step_to = mask * unmix(rest)
-        direction, along = step_to, (rest * step_to).sum(0)
-        for _ in range(most):
-            if bool((rest.norm(dim=0) <= enough).all()):
-                break
-            image = product(direction)
-            step = along / (direction * image).sum(0).clamp_min(1e-30)
-            x, rest = x + step * direction, rest - step * image
-            step_to = mask * unmix(rest)
-            before, along = along, (rest * step_to).sum(0)
-            direction = step_to + along / before.clamp_min(1e-30) * direction
-        return x
-
-    def _preconditioner(self, strengths: Tensor, noise: Tensor, width: int = 32) -> Callable[[Tensor], Tensor]:
+    def preconditioner(self, strengths: Tensor, noise: Tensor, width: int = 32) -> Callable[[Tensor], Tensor]:
         """An easy inverse that is near Σ⁻¹: the noise, and the first directions of both sides."""
         zu, zi = self.user_directions[:, :width], self.item_directions[:, :width]
         user_share, item_share = zu.mean(0).square().sum(), zi.mean(0).square().sum()

@@ -163,10 +163,11 @@ class Terms:
         usual = 1 + torch.log((1 + self.documents) / (1 + within))
         return usual if self.rarity == 1 else usual**self.rarity
 
-    def features(self, owner: Tensor, leave_out: Tensor | None) -> Features:
-        """Rows for pairs of these owners, each without the record that it leaves out."""
+    def features(self, owner: Tensor, leave_out: Tensor | None, idf: Tensor | None = None) -> Features:
+        """Rows for pairs of these owners, each without the record that it leaves out; idf is that of the documents
+        unless it is given."""
         key, count = torch.unique(self.document * self.terms + self.term, return_counts=True)
-        idf, term = self._idf(key), key % self.terms
+        idf, term = (self._idf(key) if idf is None else idf.double()), key % self.terms
         whole = Entries(key // self.terms, term, weigh(count) * idf[term], (self.documents, self.terms))
         square = whole.square_lengths()[owner]
         shape = (len(owner), self.terms)

@@ -43,6 +43,13 @@ class Documents:
         )
         return Documents(words, review, characters, self.offsets[first : last + 1] - begin)
 
+    def some(self, owners: NDArray[np.int64]) -> Documents:
+        """The documents of some owners, in their order."""
+        lengths = self.lengths()[owners]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        places = np.repeat(self.offsets[owners] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+        return Documents(self.words[places], self.review[places], self.characters[places], offsets)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 

@@ -88,7 +88,7 @@ def _without(before: Recommender, number: int) -> tuple[Recommender, AnswerMoves
     corpus = before.fitted_corpus
     if not ((corpus.part == TRAIN) & (corpus.user != number)).any():
         raise InputError("nobody else has written a training review", fix="remove the model instead")
-    after, moves = revised(before, revise(corpus, forget_user=number))
+    after, moves = revised(before, revise(corpus, forget_user=number), refit=not before.model.learns)
     measure_again(after)
     after.facts["forgotten"] = int(after.facts.get("forgotten", 0)) + 1
     return after, moves

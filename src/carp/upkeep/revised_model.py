@@ -25,19 +25,19 @@ BIAS_ROWS: dict[str, Kind] = {"user": "users", "item": "items", "user_weight": "
 TENTH = 10  # of the training pairs, where none is held out to choose shrinkages on
 
 
-def revised_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
-    """The model with new numbers for everybody.
-
-    A model that learns keeps what it has learned. A model in closed form is fitted again, which is exact and quick.
-    """
-    return _carried_model(before, revision) if before.model.learns else _fitted_again(before, revision)
+def revised_model(before: FittedModel, revision: RevisedCorpus, *, refit: bool) -> FittedModel:
+    """The model with new numbers for everybody: fitted again, or with what was learned before."""
+    return _fitted_again(before, revision) if refit else _carried_model(before, revision)
 
 
 def _carried_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
     corpus, old = revision.corpus, before.model
     model = type(old)(old.config, corpus.sizes).to(before.device)
     rows = rows_of_tables(type(old), old.config, old.sizes)
-    model.load_state_dict(carried_over(old.state_dict(), empty_like(model), rows, revision.old), strict=False)
+    state = carried_over(old.state_dict(), empty_like(model), rows, revision.old)
+    if old.takes_in:
+        state = {**old.state_dict(), **state}  # the other tables have a row a word, and the words stay
+    model.load_state_dict(state, strict=False)
     baseline = TunedBiases(corpus.sizes).to(before.device)
     known = carried_over(before.baseline.state_dict(), empty_like(baseline), BIAS_ROWS, revision.old)
     baseline.load_state_dict(known, strict=False)
@@ -51,6 +51,9 @@ def _carried_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
         if isinstance(part, ReviewPartners):
             part.fit(train_pairs)
     leave_out_again(baseline, before.baseline, train_pairs)
+    if old.takes_in:
+        data = corpus.training_data(sort_settings(before.name, before.facts["fit"]).fit.target_reviews)
+        model.take_in(data, *(torch.from_numpy(of).to(before.device) for of in (revision.users, revision.items)))
     after = FittedModel(before.name, model.eval(), baseline, corpus, before.device, dict(before.facts))
     _welcome_new(after, revision)
     return after
@@ -67,7 +70,7 @@ def _welcome_new(after: FittedModel, revision: RevisedCorpus) -> None:
         new = np.flatnonzero(old < 0)
         if len(new):
             places = torch.from_numpy(new).to(after.device)
-            read = encode_documents(encode, some_of(documents, new), after.device) if model.separates else None
+            read = encode_documents(encode, documents.some(new), after.device) if model.separates else None
             model.welcome(side, places, bias[places], read)
 
 
@@ -93,15 +96,6 @@ def _with_validation(data: TrainingData) -> TrainingData:
     return replace(data, valid=held)
 
 
-def some_of(documents: Documents, owners: Places) -> Documents:
-    """The documents of some owners, in their order."""
-    lengths = documents.lengths()[owners]
-    begins = np.repeat(documents.offsets[owners] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
-    places = begins + np.arange(int(lengths.sum()))
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    return Documents(documents.words[places], documents.review[places], documents.characters[places], offsets)
-
-
 def sides_again(before: FittedModel, after: FittedModel, revision: RevisedCorpus) -> tuple[Tensor, Tensor]:
     """The sides of all, of which only those of touched documents are encoded again."""
     old, model, corpus = revision.old, after.model, after.corpus
@@ -119,6 +113,6 @@ def _sides(
     sides[torch.from_numpy(stays).to(after.device)] = known[torch.from_numpy(old[stays]).to(after.device)]
     if len(touched):
         sides[torch.from_numpy(touched).to(after.device)] = encode_documents(
-            encode, some_of(documents, touched), after.device
+            encode, documents.some(touched), after.device
         )
     return sides

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from carp.errors import InputError
+from carp.errors import InputError, UsageError
 from carp.recommender import Recommender, load
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.sources.ledger import Reviews
@@ -32,17 +32,20 @@ class UpdateReport:
     new_items: int
     touched_users: int  # documents that changed
     touched_items: int
-    fitted_again: bool  # the whole model, because it is in closed form
+    fitted_again: bool  # the whole model, which is in closed form
     moved: AnswerMoves | None  # None where nothing came in
 
 
-def update_model(folder: Path | str, source: Any, *, device: str = "auto", **reading: Any) -> UpdateReport:
+def update_model(
+    folder: Path | str, source: Any, *, device: str = "auto", refit: bool = False, **reading: Any
+) -> UpdateReport:
     """Put new reviews into a saved model, which is replaced as a whole or not at all.
 
     Args:
         folder: A saved model.
         source: What `read_reviews` reads.
         device: auto, cpu, cuda or cuda:N.
+        refit: Fit a model in closed form again on all reviews, instead of solving for those who are touched.
         **reading: What else `read_reviews` takes, except for the range of ratings, which is the model's.
 
     Returns:
@@ -51,7 +54,7 @@ def update_model(folder: Path | str, source: Any, *, device: str = "auto", **rea
     folder = Path(folder)
     with sole_writer(folder):
         before = load(folder, device=device)
-        after, report = update(before, read_for(before, source, **reading))
+        after, report = update(before, read_for(before, source, **reading), refit=refit)
         if report.reviews:
             after.save(folder, overwrite=True)
     return report
@@ -80,24 +83,26 @@ def _other_scale(ratings: str, scale: RatingScale, where: str | None) -> InputEr
     return InputError(what, where=where, fix="map the ratings to the model's range, or train a new model")
 
 
-def update(before: Recommender, reviews: Reviews) -> tuple[Recommender, UpdateReport]:
+def update(before: Recommender, reviews: Reviews, *, refit: bool = False) -> tuple[Recommender, UpdateReport]:
     """A recommender that knows these reviews too.
 
     Args:
         before: Stays as it is.
         reviews: On the model's own rating scale.
+        refit: Fit a model in closed form again on all reviews.
 
     Returns:
         The new recommender, and what the reviews did to it.
     """
     _refuse_other_words(before)
+    _refuse_refit(before, refit)
     corpus = before.fitted_corpus
     added, replaced, known_already = _news(corpus, reviews)
-    learns = before.model.learns
+    refit = refit or not (before.model.learns or before.model.takes_in)
     if not len(added):
         return before, UpdateReport(0, 0, known_already, 0, 0, 0, 0, False, None)
     revision = revise(corpus, gone=replaced, added=added)
-    after, moves = revised(before, revision)
+    after, moves = revised(before, revision, refit=refit)
     new_users, new_items = (int((old < 0).sum()) for old in (revision.old.users, revision.old.items))
     report = UpdateReport(
         reviews=len(added),
@@ -107,24 +112,24 @@ def update(before: Recommender, reviews: Reviews) -> tuple[Recommender, UpdateRe
         new_items=new_items,
         touched_users=len(revision.users),
         touched_items=len(revision.items),
-        fitted_again=not learns,
+        fitted_again=refit,
         moved=moves,
     )
     _note(after.facts, "updated", len(added))
     return after, report
 
 
-def revised(before: Recommender, revision: RevisedCorpus) -> tuple[Recommender, AnswerMoves]:
-    """The recommender on a revised corpus, and how far its answers moved."""
+def revised(before: Recommender, revision: RevisedCorpus, *, refit: bool) -> tuple[Recommender, AnswerMoves]:
+    """The recommender on a revised corpus, its model fitted again or not, and how far its answers moved."""
     old = before.fitted_model
-    fitted = revised_model(old, revision)
+    fitted = revised_model(old, revision, refit=refit)
     if reads_alike(fitted):
         fitted.sides = sides_again(old, fitted, revision)
     # Where words went, what they say of each other is learned again; else the guide stays, as weights do.
     same_words = fitted.corpus.vocabulary.words == old.corpus.vocabulary.words
     guide = before.explainer.guide if same_words and before.explainer.reads_by_guide else None
     after = Recommender.of(fitted, training_log=before.training_log, guide=guide)
-    if not fitted.model.learns:
+    if refit:
         measure_again(after)
     return after, answer_moves(old, fitted, revision)
 
@@ -165,6 +170,12 @@ def _refuse_other_words(recommender: Recommender) -> None:
     if "tokeniser" in recommender.facts:
         what = "the words of this model were cut by another version of the tokeniser"
         raise InputError(what, fix="train the model again, then update it")
+
+
+def _refuse_refit(recommender: Recommender, refit: bool) -> None:
+    if refit and recommender.model.learns:
+        what = f"the model {recommender.name} learns by training, so an update cannot fit it again"
+        raise UsageError(what, fix="leave out --refit, or train it on all reviews: carp train CORPUS --from MODEL")
 
 
 def _note(facts: dict[str, Any], name: str, count: int) -> None:
