@@ -65,6 +65,7 @@ class RatingModel(nn.Module):
     needs: ClassVar[frozenset[str]] = frozenset({"ids"})  # ids, documents, names, reviews, target_review
     searched: ClassVar[tuple[str, ...]] = ("latent_size", "learning_rate")  # by `carp bench --search`
     separates: ClassVar[bool] = False
+    reads_alone: ClassVar[bool] = False  # whether a side has the same bits on a CPU whatever is encoded beside it
     shares_batches: ClassVar[bool] = True  # False where several processes are given whole batches all the same
     learns: ClassVar[bool] = True  # False where `start` alone fits the model
     takes_in: ClassVar[bool] = False  # whether `take_in` serves where `start` alone fits the model

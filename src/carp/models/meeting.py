@@ -167,6 +167,7 @@ class Meeting(SizedByData, RatingModel):
     text_defaults = WHOLE_DOCUMENTS
     needs = frozenset({"ids", "documents", "names"})
     separates = True
+    reads_alone = True
     explained_by = "sum"
     learns = False
     takes_in = True
@@ -502,12 +503,9 @@ class Meeting(SizedByData, RatingModel):
             alpha = fit.solution(strengths[1], noise)
             found.append(covariance.found(alpha, strengths[1]))
             held_out.append(fit.held_out(strengths[1], noise, alpha))
-        for side, levels, vectors, places in (
-            (0, self.user, self.of_user, users),
-            (1, self.item, self.of_item, items),
-        ):
-            mean = torch.stack([one[side] for one in found]).mean(0)
-            levels[places], vectors[places] = mean[:, 0], mean[:, 1:]
+        tables = (self.user, self.of_user, self.item, self.of_item)
+        for table, places, values in zip(tables, (users, users, items, items), zip(*found, strict=True), strict=True):
+            table[places] = torch.stack(values).mean(0)
         if self.config.own_width:
             self.width.fit(self.curve(rest + torch.stack(held_out).mean(0)), ratings, by_user, only=users)
 

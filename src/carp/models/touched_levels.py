@@ -12,7 +12,7 @@ of b, p and q are those of a Gaussian process over the pairs that touch T, with 
     b_u = s₁ Σ_i α_ui     p_u = s₅ Σ_i α_ui z_i     b_i = s₂ Σ_u α_ui     q_i = s₆ Σ_u α_ui z_u
 
 Σ is `pair_covariance` without the terms of the rest. An owner's pairs lie side by side, owners with like many pairs in
-one block, so that a product is a few products of small dense matrices.
+one block, so that a product is a few products of small dense matrices. Time and memory are linear in these pairs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,24 @@ class OwnerBlock:
 
     owners: Tensor  # [O] their places among those that are touched
     pairs: Tensor  # [O, L] the pairs of each; n stands where there are fewer
-    features: Tensor  # [O, L, 1 + k] one, and the other side's text in its directions; zero where there is no pair
+    there: Tensor  # [O, L, 1] 1 where there is a pair, else 0
+    directions: Tensor  # [O, L, k] the other side's text; zero where there is no pair
+    alike: Tensor | None  # [O, L, L] how alike these texts are, where that is less than the directions
+
+    @staticmethod
+    def of(owners: Tensor, pairs: Tensor, there: Tensor, directions: Tensor) -> OwnerBlock:
+        few = 2 * directions.shape[1] < directions.shape[2]
+        alike = directions @ directions.transpose(1, 2) if few else None
+        return OwnerBlock(owners, pairs, there, directions, alike)
+
+    def times(self, vectors: Tensor, level: Tensor, own: Tensor) -> Tensor:
+        """The terms of these owners, times vectors [O, L, c] that are zero where there is no pair."""
+        total = level * self.there * vectors.sum(1, keepdim=True)
+        if not own > 0:
+            return total
+        if self.alike is not None:
+            return total + own * (self.alike @ vectors)
+        return total + own * (self.directions @ (self.directions.transpose(1, 2) @ vectors))
 
 
 class OwnedTerms:
@@ -40,7 +57,7 @@ class OwnedTerms:
 
     def __init__(self, owner: Tensor, touched: Tensor, owners: int, directions: Tensor) -> None:
         """From the owner of each pair [n], those that are touched, and the other side's directions [n, k]."""
-        self.touched, self.size = touched, len(owner)
+        self.touched, self.directions = touched, directions
         place = torch.full((owners,), -1, device=owner.device)
         place[touched] = torch.arange(len(touched), device=owner.device)
         place = place[owner]
@@ -48,34 +65,34 @@ class OwnedTerms:
         pairs = torch.nonzero(self.theirs).squeeze(1)
         pairs = pairs[torch.argsort(place[pairs], stable=True)]
         counts = torch.bincount(place[pairs], minlength=len(touched))
-        self.blocks = [self._block(some, pairs, counts, directions) for some in _of_like_count(counts)]
+        self.blocks = [self._block(some, pairs, counts) for some in _of_like_count(counts)]
 
-    def _block(self, some: Tensor, pairs: Tensor, counts: Tensor, directions: Tensor) -> OwnerBlock:
+    def _block(self, some: Tensor, pairs: Tensor, counts: Tensor) -> OwnerBlock:
         begins = (counts.cumsum(0) - counts)[some].unsqueeze(1)
         steps = torch.arange(int(counts[some].max()), device=pairs.device)
         there = steps < counts[some].unsqueeze(1)
         chosen = pairs[(begins + steps).clamp_max(len(pairs) - 1)]
-        features = torch.cat([directions.new_ones(*chosen.shape, 1), directions[chosen]], 2) * there.unsqueeze(2)
-        return OwnerBlock(some, torch.where(there, chosen, self.size), features)
+        mask = there.unsqueeze(2).to(self.directions)
+        return OwnerBlock.of(some, torch.where(there, chosen, len(self.theirs)), mask, self.directions[chosen] * mask)
 
     def times(self, vectors: Tensor, level: Tensor, own: Tensor) -> Tensor:
         """These terms at their two strengths, times vectors [n, c]."""
         padded = torch.cat([vectors, vectors.new_zeros(1, vectors.shape[1])])
         total = torch.zeros_like(padded)
         for block in self.blocks:
-            within = block.features.transpose(1, 2) @ padded[block.pairs]  # [O, 1 + k, c]
-            total[block.pairs] = block.features @ (within * _both(level, own, within.shape[1]))
+            total[block.pairs] = block.times(padded[block.pairs], level, own)
         return total[:-1]
 
-    def found(self, solution: Tensor, level: Tensor, own: Tensor) -> Tensor:
-        """Levels and own vectors [touched, 1 + k] from the solution α [n]."""
+    def found(self, solution: Tensor, level: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """Levels [touched] and own vectors [touched, k] from the solution α [n]."""
         padded = torch.cat([solution, solution.new_zeros(1)])
-        width = self.blocks[0].features.shape[2] if self.blocks else 1
-        found = solution.new_zeros(len(self.touched), width)
+        levels = solution.new_zeros(len(self.touched))
+        vectors = solution.new_zeros(len(self.touched), self.directions.shape[1])
         for block in self.blocks:
-            within = block.features.transpose(1, 2) @ padded[block.pairs].unsqueeze(2)
-            found[block.owners] = (within * _both(level, own, width)).squeeze(2)
-        return found
+            theirs = padded[block.pairs]
+            levels[block.owners] = level * theirs.sum(1)
+            vectors[block.owners] = own * (theirs.unsqueeze(1) @ block.directions).squeeze(1)
+        return levels, vectors
 
     def diagonal(self, level: Tensor, own: Tensor) -> Tensor:
         """[n]; a text in its directions is at length 1."""
@@ -86,11 +103,6 @@ def _of_like_count(counts: Tensor) -> list[Tensor]:
     """The places of owners with pairs, those with at most twice as many together."""
     size = torch.where(counts > 0, counts.clamp_min(1).double().log2().ceil(), -1.0)
     return [torch.nonzero(size == one).squeeze(1) for one in torch.unique(size).tolist() if one >= 0]
-
-
-def _both(level: Tensor, own: Tensor, width: int) -> Tensor:
-    """Strengths of a level and of the directions of an own vector [1 + k, 1]."""
-    return torch.cat([level.reshape(1), own.expand(width - 1)]).unsqueeze(1)
 
 
 class TouchedCovariance(Covariance):
@@ -109,10 +121,10 @@ class TouchedCovariance(Covariance):
         diagonal = of_noise * noise + self.by_user.diagonal(*of_user) + self.by_item.diagonal(*of_item)
         return lambda vectors: vectors / diagonal.unsqueeze(1)
 
-    def found(self, solution: Tensor, strengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Levels and own vectors of the touched people, and of the touched things."""
+    def found(self, solution: Tensor, strengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Levels and own vectors of the touched people, then of the touched things."""
         of_user, of_item, _ = _strengths_of(strengths)
-        return self.by_user.found(solution, *of_user), self.by_item.found(solution, *of_item)
+        return *self.by_user.found(solution, *of_user), *self.by_item.found(solution, *of_item)
 
 
 def _strengths_of(strengths: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor]:

@@ -78,7 +78,9 @@ def revise(
     words = _known_words(corpus, texts, np.flatnonzero(out)) if forget_user is not None else _all_words(corpus)
     vocabulary = Vocabulary([corpus.vocabulary.words[word - 1] for word in words[1:]], np.zeros(0, np.int32))
     new_word = _inverse(words, len(corpus.vocabulary) + 1)
-    rewriting = _Rewriting(vocabulary, texts, part, corpus.max_words, corpus.cut, new_word)
+    again = np.isin(user, touched_users) | np.isin(item, touched_items)
+    words_again = _WordsOf.records(np.flatnonzero((part == TRAIN) & again), texts, vocabulary)
+    rewriting = _Rewriting(words_again, corpus.max_words, corpus.cut, new_word)
     record = np.where(out, NOWHERE, np.cumsum(~out) - 1)
     revised = replace(
         corpus,
@@ -172,13 +174,27 @@ def _known_words(corpus: FittedCorpus, texts: StringColumn, gone: Places) -> Pla
     return np.setdiff1d(_all_words(corpus), np.array(list(wanted.values()), dtype=np.int64))
 
 
+class _WordsOf(NamedTuple):
+    """The words of some records, one record after the other."""
+
+    words: NDArray[np.int32]
+    review: NDArray[np.int32]
+    characters: NDArray[np.int32]
+
+    @staticmethod
+    def records(records: Places, texts: StringColumn, vocabulary: Vocabulary) -> _WordsOf:
+        words, text, characters = vocabulary.encode_many([texts[record].encode() for record in records.tolist()])
+        return _WordsOf(words, records[text].astype(np.int32), characters)
+
+    def where(self, chosen: NDArray[np.bool_]) -> _WordsOf:
+        return _WordsOf(self.words[chosen], self.review[chosen], self.characters[chosen])
+
+
 @dataclass(frozen=True)
 class _Rewriting:
     """Makes documents of one side: those that were touched from their texts, the others from what they were."""
 
-    vocabulary: Vocabulary
-    texts: StringColumn
-    part: NDArray[np.int8]
+    words_again: _WordsOf  # of all training records that touched documents are made of
     max_words: int
     cut: ReviewCut | None
     new_word: Places
@@ -202,11 +218,10 @@ class _Rewriting:
         """The documents of the touched owners, from the texts of their training records."""
         place = np.full(int(owner_of_record.max(initial=-1)) + 1, NOWHERE)
         place[touched] = np.arange(len(touched))
-        records = np.flatnonzero((self.part == TRAIN) & (place[owner_of_record] >= 0))
-        words, text, characters = self.vocabulary.encode_many([self.texts[r].encode() for r in records.tolist()])
-        review = records[text].astype(np.int32)
-        owner = place[owner_of_record[review]].astype(np.int32)
-        return collected(words, review, characters, owner, len(touched), max_words=self.max_words, cut=self.cut)
+        owner = place[owner_of_record[self.words_again.review]]
+        theirs = self.words_again.where(owner >= 0)
+        owners = owner[owner >= 0].astype(np.int32)
+        return collected(*theirs, owners, len(touched), max_words=self.max_words, cut=self.cut)
 
 
 def _item_texts(known: ItemTexts | None, count: int, titles: dict[str, str | None], items: _Names) -> ItemTexts | None:

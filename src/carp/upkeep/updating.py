@@ -135,9 +135,11 @@ def revised(before: Recommender, revision: RevisedCorpus, *, refit: bool) -> tup
 
 
 def reads_alike(fitted: FittedModel) -> bool:
-    """Whether a document is read to the same bits whatever documents are read beside it: by CARP's C kernels."""
+    """Whether a document is read to the same bits whatever documents are read beside it: by CARP's C kernels too."""
     from carp.kernels.dispatch import native_kernels
 
+    if fitted.model.reads_alone and fitted.device.type == "cpu":
+        return True
     return native_kernels(fitted.model, fitted.device) in ("compiled", "packaged")
 
 
