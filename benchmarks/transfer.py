@@ -8,9 +8,10 @@ with names, such as RateBeer's, and divides the things by the first word of thei
 one half is the source, the other the target, and the people are the same.
 
 Of the target, a share of the training reviews is known. Each model is measured in three ways on the target's test
-pairs: trained on the target alone; trained on the source, and then only shown the target's reviews (`carp update`); and
-trained on the target from what it learned on the source (`carp train --from`), where the model learns by steps. Ratings
-of all corpora are brought to the range from 1 to 5. One JSON line a cell, with command and commit.
+pairs: trained on the target alone; trained on the source, and then only shown the target's reviews (`carp update`, with
+`--refit` where the model is in closed form); and trained on the target from what it learned on the source (`carp train
+--from`), where the model learns by steps. Ratings of all corpora are brought to the range from 1 to 5. One JSON line a
+cell, with command and commit.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def alone(case: Case, model: str) -> Recommender:
 def shown(case: Case, source: Recommender) -> Recommender:
     """What was learned of the source, with the target's known reviews as more to read."""
     known = case.target.filter(pl.col("split") != "test").drop("split")
-    return update(source, read_for(source, known))[0]
+    return update(source, read_for(source, known), refit=not source.model.learns)[0]
 
 
 def trained_on(case: Case, source: Recommender) -> Recommender:

@@ -24,6 +24,16 @@ def trained(frame, single_thread, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def solved(frame, single_thread, tmp_path_factory):
+    """A saved model that is solved for at once."""
+    made = carp.Recommender("meeting", min_reviews=1, device="cpu", directions=6, rounds=2, rarity=0.5)
+    made.fit(carp.read_reviews(frame[:180]), progress=False)
+    folder = tmp_path_factory.mktemp("solved") / "model"
+    made.save(folder)
+    return folder
+
+
 @pytest.fixture
 def bundle(trained, tmp_path):
     return shutil.copytree(trained, tmp_path / "model")

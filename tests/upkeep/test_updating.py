@@ -130,6 +130,13 @@ def test_an_update_stopped_midway_leaves_the_model_whole(bundle, frame, contents
     assert [path.name for path in bundle.parent.iterdir()] == ["model"]
 
 
+def test_a_model_that_learns_by_training_is_not_refitted(bundle, frame, contents):
+    whole = contents(bundle)
+    with pytest.raises(UsageError, match="learns by training"):
+        update_model(bundle, frame[180:], device="cpu", refit=True)
+    assert contents(bundle) == whole
+
+
 def test_two_updates_at_once_are_refused(bundle, frame):
     import threading
 

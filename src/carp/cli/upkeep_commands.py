@@ -27,6 +27,9 @@ def update(
         list[str] | None,
         typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text or title."),
     ] = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit again on all reviews. Only models that are solved for in closed form.")
+    ] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -38,7 +41,7 @@ def update(
 
     columns = key_values(column, "--column") or None
     with naming(model):
-        report = update_model(model, list(files), device=device, format=format, columns=columns)
+        report = update_model(model, list(files), device=device, refit=refit, format=format, columns=columns)
     if as_json:
         show_json({"model": str(model), **asdict(report)})
     else:
