@@ -49,6 +49,16 @@ def test_what_came_with_an_update_goes_with_its_words(bundle, contents):
     assert b"zacharias" not in whole
 
 
+def test_whoever_alone_wrote_of_a_thing_can_be_forgotten(bundle, contents):
+    alone = UNUSUAL.with_columns(item=polars.Series(["thing-001", "thing-of-zacharias"]))
+    update_model(bundle, alone, device="cpu")
+    forget_person(bundle, "zacharias-quine", device="cpu")
+    assert b"quarble" not in b"".join(contents(bundle).values())
+    rest = carp.load(bundle)
+    assert rest.predict([("person-003", "thing-of-zacharias")]).notes == (None,)
+    assert len(rest.fitted_corpus.item_documents.part(14, 15).words) == 0
+
+
 def test_words_that_nobody_else_wrote_leave_the_vocabulary(frame, single_thread, tmp_path):
     mixed = polars.concat([frame.select(UNUSUAL.columns), UNUSUAL.with_columns(polars.col("rating").cast(float))])
     made = carp.Recommender("carp", min_reviews=1, device="cpu", epochs=1, dimension=8, filters=6, latent_size=4)

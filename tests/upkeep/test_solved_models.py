@@ -76,6 +76,13 @@ def test_refit_gives_the_model_that_forgetting_and_training_would_solve_for(mode
     assert all(torch.equal(solved[name], refitted[name]) for name in solved)
 
 
+def test_forgetting_learns_again_how_sentences_are_read(model):
+    before = carp.load(model, device="cpu")
+    after = forget(before, "person-003")
+    guides = [made.explainer.guide.columns() for made in (before, after)]
+    assert any(not np.array_equal(guides[0][name], guides[1][name]) for name in guides[0])
+
+
 def test_the_command_says_when_a_model_was_fitted_again(model, frame, tmp_path, capsys):
     frame[180:].write_csv(tmp_path / "new.csv")
     assert entry.main(["update", str(model), str(tmp_path / "new.csv"), "--refit", "--device", "cpu"]) == 0

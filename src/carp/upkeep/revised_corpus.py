@@ -204,7 +204,7 @@ class _Rewriting:
     ) -> Documents:
         new_owner = np.repeat(_inverse(old_owner, len(before)), before.lengths())
         stays = (new_owner >= 0) & ~np.isin(new_owner, touched)
-        made = self._made_again(owner_of_record, touched)
+        made = self._made_again(owner_of_record, touched, len(old_owner))
         owner = np.concatenate([new_owner[stays], np.repeat(touched, made.lengths())])
         order = np.argsort(owner, kind="stable")
         words = np.concatenate([self.new_word[before.words[stays]], made.words])[order]
@@ -214,14 +214,14 @@ class _Rewriting:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64)
         return Documents(words.astype(np.int32), review.astype(np.int32), characters.astype(np.int32), offsets)
 
-    def _made_again(self, owner_of_record: NDArray[np.int32], touched: Places) -> Documents:
+    def _made_again(self, owner_of_record: NDArray[np.int32], touched: Places, owners: int) -> Documents:
         """The documents of the touched owners, from the texts of their training records."""
-        place = np.full(int(owner_of_record.max(initial=-1)) + 1, NOWHERE)
+        place = np.full(owners, NOWHERE)  # a thing may have no record left
         place[touched] = np.arange(len(touched))
         owner = place[owner_of_record[self.words_again.review]]
         theirs = self.words_again.where(owner >= 0)
-        owners = owner[owner >= 0].astype(np.int32)
-        return collected(*theirs, owners, len(touched), max_words=self.max_words, cut=self.cut)
+        by_place = owner[owner >= 0].astype(np.int32)
+        return collected(*theirs, by_place, len(touched), max_words=self.max_words, cut=self.cut)
 
 
 def _item_texts(known: ItemTexts | None, count: int, titles: dict[str, str | None], items: _Names) -> ItemTexts | None:

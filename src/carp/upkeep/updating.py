@@ -69,17 +69,18 @@ def read_for(recommender: Recommender, source: Any, **reading: Any) -> Reviews:
         reviews = read_reviews(source, rating_range=(scale.low, scale.high), **reading)
     except InputError as error:
         if OUTSIDE in error.what:
-            raise _other_scale("all", scale, error.where) from error
+            raise _other_scale("all ratings are", scale, error.where) from error
         raise
     for reason, count in reviews.ledger.counts.items():
         if reason.startswith(OUTSIDE):
             first = reviews.ledger.first[reason]
-            raise _other_scale(f"{count:,}", scale, f"{first.file} line {first.line}")
+            which = "1 rating is" if count == 1 else f"{count:,} ratings are"
+            raise _other_scale(which, scale, f"{first.file} line {first.line}")
     return reviews
 
 
-def _other_scale(ratings: str, scale: RatingScale, where: str | None) -> InputError:
-    what = f"{ratings} ratings are outside {scale.low:g} to {scale.high:g}, the range of this model"
+def _other_scale(which: str, scale: RatingScale, where: str | None) -> InputError:
+    what = f"{which} outside {scale.low:g} to {scale.high:g}, the range of this model"
     return InputError(what, where=where, fix="map the ratings to the model's range, or train a new model")
 
 
@@ -125,9 +126,9 @@ def revised(before: Recommender, revision: RevisedCorpus, *, refit: bool) -> tup
     fitted = revised_model(old, revision, refit=refit)
     if reads_alike(fitted):
         fitted.sides = sides_again(old, fitted, revision)
-    # Where words went, what they say of each other is learned again; else the guide stays, as weights do.
-    same_words = fitted.corpus.vocabulary.words == old.corpus.vocabulary.words
-    guide = before.explainer.guide if same_words and before.explainer.reads_by_guide else None
+    # Where words went, what they say of each other is learned again; else the guide stays where weights do.
+    keep = not refit and fitted.corpus.vocabulary.words == old.corpus.vocabulary.words
+    guide = before.explainer.guide if keep and before.explainer.reads_by_guide else None
     after = Recommender.of(fitted, training_log=before.training_log, guide=guide)
     if refit:
         measure_again(after)
