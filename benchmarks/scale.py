@@ -6,7 +6,8 @@
     python benchmarks/scale.py open --corpus CORPUS --out results/scale.jsonl
 
 `prepare` reads reviews that yelp_shaped.py makes up, and leaves out those that are not of 2016 or 2017. `upkeep` trains
-on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, and forgets the person who wrote most.
+on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, three times into copies of the model of
+which the median counts, and forgets the person who wrote most. Each command has one thread.
 `ray` compares preparing on a Ray cluster of this machine alone with the plain command. `open` trains the tuned biases
 on a corpus, which keeps all its reviews and documents as every model does, and opens the saved model in a new process.
 Processor seconds are what counts on a machine that others use too.
@@ -21,6 +22,7 @@ import os
 import random
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,7 @@ import yelp_shaped
 Line = dict[str, Any]
 YELP16_17 = ["--since", "2016-01-01", "--until", "2017-12-31"]
 NEW = 1_000  # reviews that come in
+TIMES = 3  # of a command whose median counts
 
 
 def prepared(sizes: list[int], cores: int, within: Path | None, kept: Path | None = None) -> list[Line]:
@@ -156,18 +159,32 @@ def upkeep() -> list[Line]:
         person = Counter(str(one["reviewerID"]) for one in reviews).most_common(1)[0][0]
         found = {model: _life(folder, model, person) for model in ("carp", "meeting")}
     about = {"part": "upkeep", "reviews": len(reviews), "new": NEW}
-    return [{**about, "model": model, "processor_seconds": figures} for model, figures in found.items()]
+    return [{**about, "model": model, **figures} for model, figures in found.items()]
 
 
-def _life(folder: Path, name: str, person: str) -> dict[str, float]:
-    model, here = folder / name, ("--device", "cpu")
+def _life(folder: Path, name: str, person: str) -> Line:
+    """Processor seconds of each step, and the shares of an update in the training, whole and without the start."""
+    model, copy, here = folder / name, folder / "copy", ("--device", "cpu")
     line = {"train": seconds("train", folder / "corpus", "--out", model, "--model", name, "--quiet", *here)}
-    line["update"] = seconds("update", model, folder / "new.json", *here)
-    line["forget"] = seconds("forget", model, "--user", person, *here)
-    line["start"] = used([sys.executable, "-c", "import carp.recommender"])  # is in each of the others
+    updates = []
+    for _ in range(TIMES):
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(model, copy)
+        updates.append(seconds("update", copy, folder / "new.json", *here))
+    line["update"] = statistics.median(updates)
+    line["forget"] = seconds("forget", copy, "--user", person, *here)
+    line["start"] = _start("import carp.recommender")  # is in each of the others
+    line["start_of_torch"] = _start("import torch")  # is in the start
     figures = {step: round(value, 2) for step, value in line.items()}
-    prepare.say(json.dumps({"model": name, **figures}))
-    return figures
+    shares = {"whole": line["update"] / line["train"]}
+    shares["without_start"] = (line["update"] - line["start"]) / (line["train"] - line["start"])
+    found: Line = {"processor_seconds": figures, "share": {way: round(value, 3) for way, value in shares.items()}}
+    prepare.say(json.dumps({"model": name, **found}))
+    return found
+
+
+def _start(code: str) -> float:
+    return statistics.median(used([sys.executable, "-c", code]) for _ in range(TIMES))
 
 
 def seconds(*words: object) -> float:
@@ -175,9 +192,9 @@ def seconds(*words: object) -> float:
 
 
 def used(command: list[str]) -> float:
-    """Processor seconds of a command."""
+    """Processor seconds of a command with one thread."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
