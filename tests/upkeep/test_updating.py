@@ -109,6 +109,15 @@ def test_another_rating_scale_is_refused_and_the_model_stays(bundle, frame, cont
     assert contents(bundle) == whole
 
 
+def test_ratings_inside_the_range_that_look_like_another_scale_are_named(solved, frame):
+    before = carp.load(solved, device="cpu")
+    wide = {"user": frame["user"][180:], "item": frame["item"][180:], "text": frame["text"][180:]}
+    low = polars.DataFrame({**wide, "rating": 1 + (frame["rating"][180:] - 1) / 40})
+    assert "from 1 to 1.1" in update(before, read_for(before, low))[1].doubt
+    assert update(before, read_for(before, low[:10]))[1].doubt is None
+    assert update(before, read_for(before, frame[180:]))[1].doubt is None
+
+
 @pytest.mark.parametrize("file", ["model.safetensors", "records.safetensors", "model.json", "log.jsonl"])
 def test_an_update_stopped_midway_leaves_the_model_whole(bundle, frame, contents, monkeypatch, file):
     whole = contents(bundle)

@@ -60,6 +60,8 @@ def _report_update(model: Path, report: UpdateReport) -> None:
     if report.moved is not None:
         lines += _moves(report.moved)
     print(facts_table(lines))
+    if report.doubt is not None:
+        say(f"Look at the ratings: {report.doubt}")
     if report.fitted_again:
         say("This model is solved for in closed form: it was fitted again on all reviews.")
     if report.moved is not None and not report.moved.touched.largest and report.touched_users > report.new_users:

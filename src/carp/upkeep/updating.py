@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from carp.errors import InputError, UsageError
 from carp.recommender import Recommender, load
 from carp.reviews.rating_scale import RatingScale
@@ -19,6 +22,8 @@ from carp.upkeep.revised_corpus import AddedReviews, RevisedCorpus, revise
 from carp.upkeep.revised_model import revised_model, sides_again
 
 OUTSIDE = "rating lies outside"  # how the ledger begins this reason
+ENOUGH_TO_DOUBT = 20  # new ratings
+RARE = 0.05  # of the ratings a model knows
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class UpdateReport:
     touched_items: int
     fitted_again: bool  # the whole model, which is in closed form
     moved: AnswerMoves | None  # None where nothing came in
+    doubt: str | None = None  # whether the new ratings are on the model's scale
 
 
 def update_model(
@@ -84,6 +90,19 @@ def _other_scale(which: str, scale: RatingScale, where: str | None) -> InputErro
     return InputError(what, where=where, fix="map the ratings to the model's range, or train a new model")
 
 
+def _doubt(corpus: FittedCorpus, stars: NDArray[np.float64]) -> str | None:
+    """What is said of many ratings that all lie where hardly any of the model's do, though inside its range."""
+    low, high = stars.min(), stars.max()
+    share = float(((corpus.rating >= low) & (corpus.rating <= high)).mean())
+    if len(stars) < ENOUGH_TO_DOUBT or share >= RARE:
+        return None
+    low, high = corpus.scale.from_stars(np.array([low, high]), corpus.levels)
+    return (
+        f"all {len(stars):,} new ratings are from {low:g} to {high:g}, as {100 * share:.2g} % of the model's are: "
+        "are they on another scale?"
+    )
+
+
 def update(before: Recommender, reviews: Reviews, *, refit: bool = False) -> tuple[Recommender, UpdateReport]:
     """A recommender that knows these reviews too.
 
@@ -115,6 +134,7 @@ def update(before: Recommender, reviews: Reviews, *, refit: bool = False) -> tup
         touched_items=len(revision.items),
         fitted_again=refit,
         moved=moves,
+        doubt=_doubt(corpus, np.asarray(added.stars)),
     )
     _note(after.facts, "updated", len(added))
     return after, report
