@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars
@@ -12,13 +13,16 @@ import torch
 import carp
 from carp.cli import entry
 from carp.errors import InputError, UsageError
-from carp.reviews.documents import make_documents
+from carp.reviews.documents import ReviewCut, make_documents
 from carp.reviews.split_parts import TRAIN
 from carp.storage import sole_writer
+from carp.upkeep.revised_corpus import AddedReviews, revise
 from carp.upkeep.updating import read_for, update, update_model
 
+SIDES = ("user_documents", "item_documents")
 
-def documents_from_scratch(corpus):
+
+def documents_from_scratch(corpus, cut=None):
     """The documents of both sides, made of all training texts."""
     rows = []
     for record in np.flatnonzero(corpus.part == TRAIN).tolist():
@@ -26,19 +30,30 @@ def documents_from_scratch(corpus):
     words, review, starts, ends = np.array(rows, dtype=np.int32).T
     seen = words, review, np.stack([starts, ends], 1)
     return [
-        make_documents(*seen, owners, count, max_words=corpus.max_words)
+        make_documents(*seen, owners, count, max_words=corpus.max_words, cut=cut)
         for owners, count in ((corpus.user, len(corpus.users)), (corpus.item, len(corpus.items)))
     ]
 
 
-def test_documents_are_those_of_making_everything_again(bundle, frame):
-    update_model(bundle, frame[180:], device="cpu")
-    corpus = carp.load(bundle).fitted_corpus
-    assert len(corpus.user) == len(frame)
-    made = documents_from_scratch(corpus)
-    for found, again in zip((corpus.user_documents, corpus.item_documents), made, strict=True):
+@pytest.mark.parametrize("cut", [None, ReviewCut(reviews=3, words=5)])
+@pytest.mark.parametrize("replaced", [0, 25])
+def test_documents_are_those_of_making_everything_again(trained, frame, replaced, cut):
+    """Documents are full here: where an earlier review goes, words that had no room come back."""
+    before = carp.load(trained).fitted_corpus
+    before = replace(before, cut=cut, **dict(zip(SIDES, documents_from_scratch(before, cut), strict=True)))
+    new = frame[180 - replaced :]
+    gone = [before.record_of_pair.get((before.users.index()[u], before.items.index()[i])) for u, i in pairs_of(new)]
+    gone = [record for record in gone if record >= 0]
+    added = AddedReviews(*zip(*((u, i, 3.0, "It hums and it is loud.") for u, i in pairs_of(new)), strict=True))
+    corpus = revise(before, gone=gone, added=added).corpus
+    assert (len(gone), len(corpus.user)) == (replaced, len(frame))
+    for side, again in zip(SIDES, documents_from_scratch(corpus, cut), strict=True):
         for name, column in again.arrays().items():
-            assert np.array_equal(getattr(found, name), column), name
+            assert np.array_equal(getattr(getattr(corpus, side), name), column), (side, name)
+
+
+def pairs_of(frame):
+    return list(zip(frame["user"], frame["item"], strict=True))
 
 
 def test_answers_equal_those_of_encoding_everything_again_to_the_bit(bundle, frame):

@@ -78,10 +78,14 @@ def revise(
     words = _known_words(corpus, texts, np.flatnonzero(out)) if forget_user is not None else _all_words(corpus)
     vocabulary = Vocabulary([corpus.vocabulary.words[word - 1] for word in words[1:]], np.zeros(0, np.int32))
     new_word = _inverse(words, len(corpus.vocabulary) + 1)
-    again = np.isin(user, touched_users) | np.isin(item, touched_items)
-    words_again = _WordsOf.records(np.flatnonzero((part == TRAIN) & again), texts, vocabulary)
-    rewriting = _Rewriting(words_again, corpus.max_words, corpus.cut, new_word)
     record = np.where(out, NOWHERE, np.cumsum(~out) - 1)
+    new = np.arange(len(user)) >= (~out).sum()
+    lost_user, lost_item = (
+        _marked(back[column[out]], len(side.column))
+        for back, column, side in ((new_user, corpus.user, users), (new_item, corpus.item, items))
+    )
+    read = np.flatnonzero((part == TRAIN) & (new | lost_user[user] | lost_item[item]))
+    rewriting = _Rewriting(_WordsOf.records(read, texts, vocabulary), new, corpus.max_words, corpus.cut, new_word)
     revised = replace(
         corpus,
         users=users.column,
@@ -92,8 +96,8 @@ def revise(
         rating=np.concatenate([corpus.rating[~out], np.asarray(added.stars, np.float32)]),
         part=part,
         vocabulary=vocabulary,
-        user_documents=rewriting.documents(corpus.user_documents, users.old, record, user, touched_users),
-        item_documents=rewriting.documents(corpus.item_documents, items.old, record, item, touched_items),
+        user_documents=rewriting.documents(corpus.user_documents, users.old, record, user, lost_user),
+        item_documents=rewriting.documents(corpus.item_documents, items.old, record, item, lost_item),
         item_texts=_item_texts(
             corpus.item_texts, len(items.column), dict(zip(added.items, added.titles, strict=False)), items
         ),
@@ -192,36 +196,42 @@ class _WordsOf(NamedTuple):
 
 @dataclass(frozen=True)
 class _Rewriting:
-    """Makes documents of one side: those that were touched from their texts, the others from what they were."""
+    """Makes documents of one side.
 
-    words_again: _WordsOf  # of all training records that touched documents are made of
+    New reviews come last, and a document holds its first words: so it goes on from what it was. Only where a review
+    went, words may come back that had no room, and the document is made of its texts again.
+    """
+
+    read: _WordsOf  # of the records whose texts are needed
+    new: NDArray[np.bool_]  # [records] which of them came in
     max_words: int
     cut: ReviewCut | None
     new_word: Places
 
     def documents(
-        self, before: Documents, old_owner: Places, record: Places, owner_of_record: NDArray[np.int32], touched: Places
+        self,
+        before: Documents,
+        old_owner: Places,
+        record: Places,
+        owner_of_record: NDArray[np.int32],
+        lost: NDArray[np.bool_],
     ) -> Documents:
-        new_owner = np.repeat(_inverse(old_owner, len(before)), before.lengths())
-        stays = (new_owner >= 0) & ~np.isin(new_owner, touched)
-        made = self._made_again(owner_of_record, touched, len(old_owner))
-        owner = np.concatenate([new_owner[stays], np.repeat(touched, made.lengths())])
-        order = np.argsort(owner, kind="stable")
-        words = np.concatenate([self.new_word[before.words[stays]], made.words])[order]
-        review = np.concatenate([record[before.review[stays]], made.review])[order]
-        characters = np.concatenate([before.characters[stays], made.characters])[order]
-        counts = np.bincount(owner, minlength=len(old_owner))
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64)
-        return Documents(words.astype(np.int32), review.astype(np.int32), characters.astype(np.int32), offsets)
+        """The documents of now; `lost` says whose reviews went."""
+        owner = np.repeat(_inverse(old_owner, len(before)), before.lengths())
+        stays = (owner >= 0) & ~lost[owner]
+        more = self.read.where(self.new[self.read.review] | lost[owner_of_record[self.read.review]])
+        words = np.concatenate([self.new_word[before.words[stays]].astype(np.int32), more.words])
+        review = np.concatenate([record[before.review[stays]].astype(np.int32), more.review])
+        characters = np.concatenate([before.characters[stays], more.characters])
+        owners = np.concatenate([owner[stays].astype(np.int32), owner_of_record[more.review]])
+        return collected(words, review, characters, owners, len(old_owner), max_words=self.max_words, cut=self.cut)
 
-    def _made_again(self, owner_of_record: NDArray[np.int32], touched: Places, owners: int) -> Documents:
-        """The documents of the touched owners, from the texts of their training records."""
-        place = np.full(owners, NOWHERE)  # a thing may have no record left
-        place[touched] = np.arange(len(touched))
-        owner = place[owner_of_record[self.words_again.review]]
-        theirs = self.words_again.where(owner >= 0)
-        by_place = owner[owner >= 0].astype(np.int32)
-        return collected(*theirs, by_place, len(touched), max_words=self.max_words, cut=self.cut)
+
+def _marked(places: Places, size: int) -> NDArray[np.bool_]:
+    """Which of so many are among the places; those that are nowhere mark nothing."""
+    marked = np.zeros(size, dtype=bool)
+    marked[places[places >= 0]] = True
+    return marked
 
 
 def _item_texts(known: ItemTexts | None, count: int, titles: dict[str, str | None], items: _Names) -> ItemTexts | None:
