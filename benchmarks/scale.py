@@ -173,7 +173,7 @@ def _life(folder: Path, name: str, person: str) -> Line:
         updates.append(seconds("update", copy, folder / "new.json", *here))
     line["update"] = statistics.median(updates)
     line["forget"] = seconds("forget", copy, "--user", person, *here)
-    line["start"] = _start("import carp.recommender")  # is in each of the others
+    line["start"] = _start("import carp.cli.entry, carp.recommender")  # is in each of the others
     line["start_of_torch"] = _start("import torch")  # is in the start
     figures = {step: round(value, 2) for step, value in line.items()}
     shares = {"whole": line["update"] / line["train"]}
