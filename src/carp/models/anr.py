@@ -45,6 +45,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
+from carp.models.divided_table import word_rows
 from carp.models.layers import masked_softmax, start_at_biases, take_or
 
 
@@ -100,7 +101,7 @@ class Anr(RatingModel):
 
     def read(self, words: Tensor, reviews: Tensor) -> AspectReading:
         distinct, slots = torch.unique(words, return_inverse=True)
-        embedded = F.embedding(distinct, self.embedding.weight)  # [V', d]
+        embedded = word_rows(self.embedding.weight, distinct)  # [V', d]
         asked = torch.einsum("kdh,kch->cdk", self.projection, self.queries)  # W_a v_a, for each place of a window
         scores = self._scores(embedded @ asked, slots, reviews)  # [B, L, K]
         attention = masked_softmax(scores, (words > 0).unsqueeze(-1), dim=1)  # attn_{a,j}

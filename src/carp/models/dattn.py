@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
+from carp.models.divided_table import word_rows
 from carp.models.layers import WindowSum, max_over_words
 
 GLOBAL_WINDOWS = (2, 3, 4)
@@ -147,7 +148,7 @@ class DualAttention(nn.Module):
     def read(self, table: Tensor, words: Tensor, reviews: Tensor) -> AttendedDocument:
         there = words > 0
         distinct, slots = torch.unique(words, return_inverse=True)
-        rows = F.embedding(distinct, table) * (distinct > 0).unsqueeze(-1)  # [V', d]
+        rows = word_rows(table, distinct) * (distinct > 0).unsqueeze(-1)  # [V', d]
         local_attention, global_attention = self.attend(rows, slots, reviews, there)
         features = [self.local_filters(rows, slots, reviews, local_attention)]
         features += [filters(rows, slots, reviews, global_attention) for filters in self.global_filters]
