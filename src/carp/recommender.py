@@ -828,7 +828,7 @@ def load(folder: Path | str, *, device: str = "auto", key_file: Path | str | Non
     """
     key = None if key_file is None else Path(key_file)
     name, model, baseline, corpus, facts, log, guide = read_bundle(Path(folder), key)
-    where = choose_device(device)
+    where = place_for_answers(model, choose_device(device))
     kept = {f.name for f in dataclasses.fields(FittedCorpus)} | {"model", "config", "data", "made_with"}
     facts = {key: value for key, value in facts.items() if key not in kept}
     fitted = FittedModel(name, model.to(where).eval(), baseline.to(where), corpus, where, facts)

@@ -45,7 +45,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
-from carp.models.divided_table import word_rows
+from carp.models.divided_table import WordEmbedding, word_rows
 from carp.models.layers import masked_softmax, start_at_biases, take_or
 
 
@@ -77,7 +77,7 @@ class Anr(RatingModel):
     def __init__(self, config: AnrConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         d, k, h1, h2 = config.dimension, config.aspects, config.latent_size, config.hidden_size
-        self.embedding = nn.Embedding(sizes.words + 1, d, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, d, padding_idx=0)
         self.projection = nn.Parameter(torch.randn(k, d, h1) * d**-0.5)  # W_a
         self.queries = nn.Parameter(torch.randn(k, config.window, h1) * (config.window * h1) ** -0.5)  # v_a
         self.affinity = nn.Parameter(torch.randn(h1, h1) * h1**-0.5)  # W_s

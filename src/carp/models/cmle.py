@@ -52,7 +52,7 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction
 from carp.models.batch import Batch, Sizes, TrainingData
-from carp.models.divided_table import word_rows
+from carp.models.divided_table import WordEmbedding
 from carp.models.mf import Mf, MfConfig
 
 
@@ -87,9 +87,9 @@ class Cmle(Mf):
     def __init__(self, config: CmleConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         d, k = config.dimension, config.latent_size
-        self.embedding = nn.Embedding(sizes.words + 1, d, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, d, padding_idx=0)
         nn.init.normal_(self.embedding.weight[1:], std=d**-0.5)
-        self.output = nn.Embedding(sizes.words + 1, d, padding_idx=0)
+        self.output = WordEmbedding(sizes.words + 1, d, padding_idx=0)
         nn.init.zeros_(self.output.weight)
         self.user_projection = nn.Parameter(torch.randn(d, k) * 0.3 * d**-0.5)  # P
         self.item_projection = nn.Parameter(torch.randn(d, k) * 0.3 * d**-0.5)  # Q
@@ -119,7 +119,7 @@ class Cmle(Mf):
         row, column = torch.nonzero(reviews, as_tuple=True)
         words = reviews[row, column].long()
         neighbours = self.neighbours(row)  # [T, 2·window]
-        around = F.embedding_bag(neighbours, F.pad(word_rows(self.embedding.weight, words), (0, 0, 0, 1)), mode="sum")
+        around = F.embedding_bag(neighbours, F.pad(self.embedding(words), (0, 0, 0, 1)), mode="sum")
         parts = 1 + (neighbours < len(row)).sum(-1, keepdim=True)
         return ReviewWords(words, row, around, parts, self.draw_noise(words.device))
 
@@ -141,9 +141,8 @@ class Cmle(Mf):
     def word_losses(self, text: ReviewWords, vectors: Tensor) -> Tensor:
         """L_w of each review [B]; a word drawn as noise against itself does not count."""
         context = (text.around + F.embedding(text.row, vectors)) / text.parts  # h, [T, d]
-        own, drawn = self.predicted(text)
-        heard = F.logsigmoid((own * context).sum(-1))
-        refused = F.logsigmoid(-context @ drawn.T) * (text.noise != text.words.unsqueeze(-1))
+        heard = F.logsigmoid((self.output(text.words) * context).sum(-1))
+        refused = F.logsigmoid(-context @ self.output(text.noise).T) * (text.noise != text.words.unsqueeze(-1))
         losses = -(heard + self.config.noise_weight * refused.mean(-1))
         return losses.new_zeros(len(vectors)).index_add(0, text.row, losses)
 
@@ -159,7 +158,7 @@ class Cmle(Mf):
 
     def review_vectors(self, text: ReviewWords, p: Tensor, q: Tensor) -> Tensor:
         """d_ui [B, d]."""
-        e = word_rows(self.embedding.weight, text.words)
+        e: Tensor = self.embedding(text.words)
         lengths = torch.bincount(text.row, minlength=len(p)).unsqueeze(-1)
         vectors = e.new_zeros(len(p), e.shape[1]).index_add(0, text.row, e) / lengths.clamp_min(1)
         if self.config.vectors == "mean":
@@ -184,7 +183,7 @@ class Cmle(Mf):
 
     def predicted(self, text: ReviewWords) -> tuple[Tensor, Tensor]:
         """o of the words [T, d] and of those drawn against them [S, d]."""
-        return word_rows(self.output.weight, text.words), word_rows(self.output.weight, text.noise)
+        return self.output(text.words), self.output(text.noise)
 
     def curvatures(self, text: ReviewWords, reviews: int) -> Tensor:
         """No smaller than the largest second derivative of the same [B, 1]: a step of one over it never climbs."""

@@ -7,7 +7,6 @@ up at the same moments, each its own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +23,22 @@ class DividedTable(nn.Parameter):
     others: Others | None = None
 
 
-def word_tables(model: nn.Module, words: int) -> Iterator[tuple[str, nn.Embedding]]:
-    """The embeddings of a model that have a row for each of so many words and for the padding, with their names."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and module.padding_idx == 0 and module.num_embeddings == words + 1:
-            yield f"{name}.weight", module
+class WordEmbedding(nn.Embedding):
+    """The word table of a model: a row for the padding and for each word, which several processes may divide.
+
+    It is asked by calling it, or by `word_rows` where its weight is handed on; `F.embedding` would not find the rows
+    that others keep.
+    """
+
+    def forward(self, words: Tensor) -> Tensor:
+        if not isinstance(self.weight, DividedTable):
+            return super().forward(words)
+        return word_rows(self.weight, words) * (words > 0).unsqueeze(-1)  # the padding is zero and learns nothing
+
+
+def word_tables(model: nn.Module) -> dict[str, WordEmbedding]:
+    """The word tables of a model, by the names of their weights."""
+    return {f"{name}.weight": module for name, module in model.named_modules() if isinstance(module, WordEmbedding)}
 
 
 def is_divided(model: nn.Module) -> bool:

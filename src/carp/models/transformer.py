@@ -40,7 +40,7 @@ from carp.errors import UsageError
 from carp.models.base import NO_DIRECTION, Attention, Prediction
 from carp.models.batch import Batch, Sizes
 from carp.models.batch_share import distinct_words
-from carp.models.divided_table import word_rows
+from carp.models.divided_table import WordEmbedding, word_rows
 from carp.models.factor_product import FactorProduct, quiet_dense
 from carp.models.layers import masked_softmax
 from carp.models.review_sets import REVIEWS_ALONE, in_documents, review_sets
@@ -131,7 +131,7 @@ class Transformer(FactorProduct):
     def __init__(self, config: TransformerConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         d = config.dimension
-        self.embedding = nn.Embedding(sizes.words + 1, d, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, d, padding_idx=0)
         self.places = nn.Parameter(torch.randn(config.review_words, d) * 0.1)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.last_norm = nn.LayerNorm(d)

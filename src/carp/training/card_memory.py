@@ -27,7 +27,7 @@ def check_room(model: RatingModel, device: torch.device, processes: int = 1, par
     """
     if device.type != "cuda":
         return
-    divided = {name for name, _ in word_tables(model, model.sizes.words)} if parts > 1 else set()
+    divided = word_tables(model) if parts > 1 else {}
     needed = KEPT * sum(_bytes(one) // (parts if name in divided else 1) for name, one in model.named_parameters())
     there = card_memory(device) // processes
     if needed <= there:

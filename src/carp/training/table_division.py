@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from carp.errors import UsageError
 from carp.models.base import RatingModel
-from carp.models.divided_table import DividedTable, word_tables
+from carp.models.divided_table import DividedTable, WordEmbedding, word_tables
 from carp.training.card_memory import KEPT, card_memory
 from carp.training.company import Company, processes_of_card
 
@@ -29,7 +29,7 @@ class TableDivision:
     """The word tables of a model in training whose rows are kept by one process each; often there are none."""
 
     model: RatingModel
-    tables: dict[str, nn.Embedding]  # by the names of their weights
+    tables: dict[str, WordEmbedding]  # by the names of their weights
     company: Company
 
     @classmethod
@@ -44,7 +44,7 @@ class TableDivision:
             company: The processes that train together.
             device: Of this process.
         """
-        tables = dict(word_tables(model, model.sizes.words))
+        tables = word_tables(model)
         if word_table == "divided":
             _refuse_undividable(tables, company)
         if company is None:
@@ -90,12 +90,14 @@ class TableDivision:
 
     def whole(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a checkpoint with tables collected from all processes; without them in all but the first."""
-        names = {f"{of}.{name}" for of in ("model", "best") for name in self.tables}
         places = {name: place for place, (name, _) in enumerate(self.model.named_parameters())}
-        names |= {f"optimizer.{places[name]}.square_avg" for name in self.tables}
-        found = {name: tensor for name, tensor in tensors.items() if name not in names}
-        for name in sorted(names & tensors.keys()):
-            if (table := self.company.collect(tensors[name], self.model.sizes.words + 1)) is not None:
+        rows: dict[str, int] = {}
+        for name, module in self.tables.items():
+            divided = f"model.{name}", f"best.{name}", f"optimizer.{places[name]}.square_avg"
+            rows |= dict.fromkeys(divided, module.num_embeddings)
+        found = {name: tensor for name, tensor in tensors.items() if name not in rows}
+        for name in sorted(rows.keys() & tensors.keys()):
+            if (table := self.company.collect(tensors[name], rows[name])) is not None:
                 found[name] = table
         return found
 
@@ -112,7 +114,7 @@ class TableDivision:
         return whole[self.company.rank :: self.company.size].clone()
 
 
-def _refuse_undividable(tables: dict[str, nn.Embedding], company: Company | None) -> None:
+def _refuse_undividable(tables: dict[str, WordEmbedding], company: Company | None) -> None:
     if not tables:
         fix = "leave --word-table out"
         raise UsageError("this model has no word table that could be divided", where="--word-table", fix=fix)
@@ -121,7 +123,7 @@ def _refuse_undividable(tables: dict[str, nn.Embedding], company: Company | None
         raise UsageError(what, where="--word-table", fix="train with --processes 2 or more, or leave --word-table out")
 
 
-def _outgrow_card(tables: dict[str, nn.Embedding], device: torch.device) -> bool:
+def _outgrow_card(tables: dict[str, WordEmbedding], device: torch.device) -> bool:
     if device.type != "cuda":
         return False
     needed = KEPT * sum(one.weight.numel() * one.weight.element_size() for one in tables.values())
