@@ -18,6 +18,12 @@ class Alone:
 
     rank, size = 0, 1
 
+    def total(self, numbers):
+        return numbers
+
+    def union(self, numbers):
+        return torch.unique(numbers)
+
     def exchange(self, rows, sent, received):
         assert list(sent) == list(received) == [len(rows)]
         return rows.clone()

@@ -131,8 +131,9 @@ def make_optimizer(model: RatingModel, settings: TrainingSettings) -> torch.opti
     )
 
 
-def circumstances(model: RatingModel, device: torch.device, *, divided: bool = False) -> dict[str, Any]:
+def circumstances(model: RatingModel, device: torch.device, division: TableDivision | None = None) -> dict[str, Any]:
     """What the last bits of a training depend on, besides what it is trained on."""
+    divided = division is not None and division.tables
     native = None if divided else native_kernels(model, device)
     threads = torch.get_num_threads() if device.type == "cpu" else None
     company = Company.present()
@@ -175,7 +176,7 @@ def train(
     with repeatable(), shared_with(company), contextlib.nullcontext() if folder is None else sole_writer(folder):
         checkpoint = None
         if folder is not None:
-            checkpoint = Checkpoint(folder, identity, circumstances(model, device, divided=bool(division.tables)))
+            checkpoint = Checkpoint(folder, identity, circumstances(model, device, division))
             checkpoint.sweep()
         optimizer = make_optimizer(model, settings) if model.learns else None
         if checkpoint is not None and resume and checkpoint.exists():
