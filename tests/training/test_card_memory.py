@@ -10,6 +10,7 @@ from carp.kernels.gpu.self_check import made_up_data, small_model
 from carp.models import model_class
 from carp.training import card_memory, table_division
 from carp.training.card_memory import TooLargeForCard, check_room, place_for_answers
+from carp.training.company import Company
 from carp.training.table_division import TableDivision
 
 CARD = torch.device("cuda", 0)
@@ -75,15 +76,17 @@ def test_a_divided_table_needs_room_for_its_rows_alone(monkeypatch):
         check_room(model, CARD, parts=2)
 
 
-def test_a_division_that_cannot_be_is_refused():
-    model = small_model(made_up_data())
+@pytest.mark.parametrize("company", [None, Company(0, 1)])
+def test_one_process_cannot_divide_a_table(company):
     with pytest.raises(UsageError, match="among several processes, and there is one") as caught:
-        divided(model, "divided", company=None)
+        divided(small_model(made_up_data()), "divided", company)
     assert "--processes 2" in caught.value.fix
-    sizes = made_up_data().sizes
-    plain = model_class("mf")
+
+
+def test_a_model_without_a_word_table_has_nothing_to_divide():
+    kind = model_class("mf")
     with pytest.raises(UsageError, match="no word table"):
-        divided(plain(plain.Config(), sizes), "divided")
+        divided(kind(kind.Config(), made_up_data().sizes), "divided")
 
 
 def test_a_trained_model_answers_on_the_host_where_its_weights_are_too_large_for_the_card(monkeypatch):

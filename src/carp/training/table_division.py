@@ -47,7 +47,7 @@ class TableDivision:
         tables = word_tables(model)
         if word_table == "divided":
             _refuse_undividable(tables, company)
-        if company is None:
+        if company is None or company.size == 1:
             return cls(model, {}, Company(0, 1))
         enough = word_table != "divided" and company.all_agree(not _outgrow_card(tables, device))
         return cls(model, {} if enough or word_table == "whole" else tables, company)
@@ -118,7 +118,7 @@ def _refuse_undividable(tables: dict[str, WordEmbedding], company: Company | Non
     if not tables:
         fix = "leave --word-table out"
         raise UsageError("this model has no word table that could be divided", where="--word-table", fix=fix)
-    if company is None:
+    if company is None or company.size == 1:
         what = "a word table is divided among several processes, and there is one"
         raise UsageError(what, where="--word-table", fix="train with --processes 2 or more, or leave --word-table out")
 
