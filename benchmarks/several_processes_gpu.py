@@ -2,13 +2,13 @@
 
     PYTHONPATH=src python benchmarks/several_processes_gpu.py --out results/several-processes-gpu.jsonl
 
-It needs torch, triton, numpy and safetensors alone. In double precision CARP and two other models, one of them also with
-its word table divided, are trained by one process and by two that share the card: losses have to agree to 1e-5,
+It needs torch, triton, numpy and safetensors alone. In double precision CARP and two other models, one of them also
+with its word table divided, are trained by one process and by two that share the card: losses have to agree to 1e-5,
 relative, and the weights of one, then two, then one process to 1e-6 with those of one that was not interrupted. In
 single precision CARP is trained by the kernels: the losses at a small rate have to agree to 1e-4, relative, and the
 gradients of a step to 1e-3 of the largest, since TF32, in which products are taken, rounds by half of that. A process
-that is alone in its company takes part by NCCL, which refuses two processes on one card: they exchange by gloo. Where there is no card,
---rehearsal does the same on the processor.
+that is alone in its company takes part by NCCL, which refuses two processes on one card: they exchange by gloo. Where
+there is no card, --rehearsal does the same on the processor.
 
 There is little data, few steps and, in single precision, a small rate, since RMSprop's path is chaotic: a gradient that
 is rounding alone moves a weight as far as any other. How chaotic, the line tells as `nudged`: how far the losses of one
