@@ -29,6 +29,7 @@ from carp.explain.similar_things import SimilarThing, TextLikeness
 from carp.models import DEFAULT, model_class
 from carp.models.base import RatingModel, from_settings
 from carp.models.batch import TrainingData
+from carp.models.divided_table import is_divided
 from carp.models.layers import TunedBiases
 from carp.persist.bundle import read_bundle, write_bundle
 from carp.ranking.advisor import STRANGER, Advisor
@@ -41,11 +42,13 @@ from carp.reviews.split import Split, split_corpus
 from carp.reviews.split_parts import VALID
 from carp.settings import sort_settings
 from carp.storage import folder_size
+from carp.training.card_memory import place_for_answers
 from carp.training.checkpoint import ALL_REVIEWS, TrainingState
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
 from carp.training.fitted_model import FittedModel
 from carp.training.loop import Watcher, choose_device, train
 from carp.training.model_tables import take_over, weights_digest
+from carp.training.table_division import WordTable
 from carp.user_input import as_id, as_pairs, as_split, as_texts
 
 MOST_COMPARED = 200_000  # known ids: among more, looking for the nearest takes too long
@@ -187,6 +190,7 @@ class Recommender:
         resume: bool = False,
         progress: bool = True,
         watcher: Watcher | None = None,
+        word_table: WordTable = "auto",
     ) -> Recommender:
         """Train on reviews.
 
@@ -203,9 +207,11 @@ class Recommender:
             resume: Go on from the checkpoint in that folder.
             progress: Show a bar on standard error.
             watcher: Called as training goes on, instead of the bar.
+            word_table: Where several processes train: `divided`, so that each keeps some rows of the word table;
+                `whole`; or `auto`, which divides what needs more than half of a card.
 
         Returns:
-            The recommender itself, ready to answer.
+            The recommender itself, ready to answer. Where a word table was divided, only the first process's is.
         """
         corpus = self._corpus(reviews)
         parts = split_corpus(corpus, seed=self.split_seed, own=as_split(split))
@@ -216,14 +222,17 @@ class Recommender:
 
                 watcher = stack.enter_context(contextlib.closing(Bar(self.training.epochs)))
             running: dict[str, Any] = {"checkpoints": folder, "resume": resume, "watcher": watcher}
-            running |= {"start_from": start_from}
+            running |= {"start_from": start_from, "word_table": word_table}
             train_on = self._train_on_all if all_reviews else self._train_on_split
             fitted, data, model, reached, facts = train_on(corpus, parts, running)
+        if is_divided(model):
+            return self  # the first process has the whole model
         baseline = TunedBiases(fitted.sizes)
         baseline.fit(data.train, data.valid, fitted.levels)
         baseline.leave_out(data.train)
-        model, baseline = model.to(self.device).eval(), baseline.to(self.device)
-        self._take(FittedModel(self.name, model, baseline, fitted, self.device, self._facts(reached) | facts))
+        device = place_for_answers(model, self.device)
+        model, baseline = model.to(device).eval(), baseline.to(device)
+        self._take(FittedModel(self.name, model, baseline, fitted, device, self._facts(reached) | facts))
         self.facts["degree_scale"] = self.explainer.degree_scale()
         self.facts["margin"] = self.fitted_model.measure_margin()
         if start_from is not None:
@@ -274,6 +283,7 @@ class Recommender:
         chosen: Mapping[str, Any] | None = None,
         exactly: int | None = None,
         start_from: Recommender | None = None,
+        word_table: WordTable = "auto",
     ) -> tuple[RatingModel, TrainingState]:
         """Train a new model with these settings on documents that are ready; the recommender stays as it is.
 
@@ -286,6 +296,7 @@ class Recommender:
             chosen: Settings of the model to take instead of choosing them on validation.
             exactly: Train so many epochs and keep the last, instead of choosing one on validation.
             start_from: A fitted recommender of the same model, whose learned weights are taken first.
+            word_table: Whether several processes divide the word table, as for `fit`.
 
         Returns:
             The model, and where training ended.
@@ -308,6 +319,7 @@ class Recommender:
             watcher=watcher,
             exactly=exactly,
             begin=begin,
+            word_table=word_table,
         )
         return model, reached
 
@@ -816,7 +828,7 @@ def load(folder: Path | str, *, device: str = "auto", key_file: Path | str | Non
     """
     key = None if key_file is None else Path(key_file)
     name, model, baseline, corpus, facts, log, guide = read_bundle(Path(folder), key)
-    where = choose_device(device)
+    where = place_for_answers(model, choose_device(device))
     kept = {f.name for f in dataclasses.fields(FittedCorpus)} | {"model", "config", "data", "made_with"}
     facts = {key: value for key, value in facts.items() if key not in kept}
     fitted = FittedModel(name, model.to(where).eval(), baseline.to(where), corpus, where, facts)

@@ -11,7 +11,7 @@ import torch
 from carp.models.batch import Batch, NameWords
 from carp.models.calibration import NORMAL_90, WIDTHS_DIFFER, OwnWidth, RatingCurve, noise_by_owner, noise_without_own
 from carp.models.meeting import RARITIES, HeldOutFit, Meeting, MeetingConfig
-from carp.models.pair_covariance import START, TERMS
+from carp.models.pair_covariance import START, TERMS, at_right_angles
 from carp.models.predict import predict_pairs
 from carp.models.segments import Segments
 from carp.reviews.documents import make_documents, padded
@@ -331,3 +331,15 @@ def test_tables_that_do_not_fit_each_other_are_refused(small_pairs, name):
     model.load_state_dict({**state, name: state[name][:-1]})
     with pytest.raises(ValueError, match="the known words and bigrams"):
         model.check_loaded()
+
+
+def test_columns_are_set_at_right_angles_without_a_decomposition_of_them_all():
+    columns = torch.randn(300, 12, generator=torch.Generator().manual_seed(0)) * torch.logspace(0, -3, 12)
+    expected = torch.linalg.qr(columns.double())[0]
+    found = at_right_angles(at_right_angles(columns)).double()
+    assert torch.allclose(found.T @ found, torch.eye(12, dtype=torch.float64), atol=1e-6)
+    assert torch.allclose(found @ found.T, expected @ expected.T, atol=1e-3)  # the same span
+
+    columns[:, 3:] = columns[:, :3] @ torch.ones(3, 9)
+    spanned = at_right_angles(at_right_angles(columns)).norm(dim=0)
+    assert sorted(spanned.round(decimals=5).tolist()) == [0.0] * 9 + [1.0] * 3

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import carp
 from carp.cli import entry
@@ -18,7 +20,13 @@ from carp.scale.local_processes import ProcessLost, run_together
 from carp.training.checkpoint import CHECKPOINT
 
 SOURCE = Path(carp.__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
 SMALL = ["dimension=8", "filters=6", "latent_size=4", "viewpoints=2", "patience=100000"]
+
+
+long = pytest.mark.skipif(
+    os.environ.get("CARP_CLUSTER") != "1", reason="several interpreters take long; make cluster runs this"
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +43,18 @@ def words_of(corpus, out, epochs):
     return ["train", str(corpus), "--out", str(out), "--model", "carp", "--device", "cpu", *options]
 
 
-@pytest.mark.skipif(os.environ.get("CARP_CLUSTER") != "1", reason="five interpreters take long; make cluster runs this")
+def in_two_processes(words):
+    return [sys.executable, "-m", "carp", *words, "--processes", "2"]
+
+
+@long
+@pytest.mark.parametrize("word_table", ["whole", "divided"])
 def test_a_killed_process_ends_the_training_with_one_line_and_a_checkpoint_that_one_process_goes_on_from(
-    corpus, tmp_path, capsys
+    corpus, tmp_path, capsys, word_table
 ):
     out, kept = tmp_path / "model", tmp_path / "model.training"
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "carp", *words_of(corpus, out, 100_000), "--processes", "2"]
-    training = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    command = [*in_two_processes(words_of(corpus, out, 100_000)), "--word-table", word_table]
+    training = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     seen = [next(training.stderr) for _ in range(2)]  # each line is an epoch, whose checkpoint is written
     found = subprocess.run(["pgrep", "-P", str(training.pid)], capture_output=True, text=True, check=True)
     os.kill(max(map(int, found.stdout.split())), signal.SIGKILL)
@@ -54,6 +66,29 @@ def test_a_killed_process_ends_the_training_with_one_line_and_a_checkpoint_that_
     reached = json.loads((kept / CHECKPOINT).read_text())["progress"]["epoch"]
     assert entry.main([*words_of(corpus, out, reached + 1), "--resume", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["epochs"] == reached + 1
+
+
+@long
+def test_a_model_whose_word_table_was_divided_is_saved_whole_and_answers_like_one_of_one_process(corpus, tmp_path):
+    plain = ["--set", "weight_decay=0.001", "--quiet"]  # kernels know no decay: both take the ordinary path
+    divided, alone = tmp_path / "divided", tmp_path / "alone"
+    command = [*in_two_processes(words_of(corpus, divided, 2)), "--word-table", "divided", *plain]
+    subprocess.run(command, env=ENVIRONMENT, check=True)
+    assert entry.main([*words_of(corpus, alone, 2), *plain]) == 0
+    models = [carp.load(folder, device="cpu") for folder in (divided, alone)]
+    whole, expected = (one.model.state_dict()["embedding.weight"] for one in models)
+    known = models[0].fitted_corpus
+    assert len(whole) == known.sizes.words + 1
+    assert torch.allclose(whole, expected, rtol=0, atol=1e-4)
+    pairs = [(person, thing) for person in list(known.users)[:3] for thing in list(known.items)[:3]]
+    assert np.allclose(models[0].predict(pairs), models[1].predict(pairs), atol=1e-3)
+
+
+def test_one_process_has_nobody_to_divide_a_word_table_with(corpus, tmp_path, capsys):
+    assert entry.main([*words_of(corpus, tmp_path / "model", 1), "--word-table", "divided"]) == 2
+    said = capsys.readouterr().err
+    assert "a word table is divided among several processes, and there is one" in said
+    assert "train with --processes 2 or more" in said
 
 
 def test_a_model_in_closed_form_is_fitted_by_one_process_and_says_so(corpus, tmp_path, capsys):

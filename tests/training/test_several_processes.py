@@ -26,6 +26,9 @@ SINGLE = "carp:single"  # by the kernels in C, where there are any
 ALL = sorted(name for name in REGISTRY if model_class(name).learns and not name.startswith("carp-"))
 LEARNING = ALL if os.environ.get("CARP_CLUSTER") == "1" else TELLING
 RESUMED = ["carp", "tarmf"]  # from a checkpoint of one process, and gone on from by one again
+RESUMED_DIVIDED = [f"{name}:divided" for name in RESUMED]
+WITHOUT_TABLE = {"hft", "mf", "pmf", "rblt"}
+DIVIDED = RESUMED_DIVIDED if LEARNING is TELLING else [f"{name}:divided" for name in ALL if name not in WITHOUT_TABLE]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -48,9 +51,9 @@ def members(count, *words):
 def together(tmp_path_factory, single_thread):
     """What two processes made of every model, some of them from the checkpoint of one."""
     folder = tmp_path_factory.mktemp("together")
-    for name in RESUMED:
+    for name in (*RESUMED, *RESUMED_DIVIDED):
         training_together.trained(name, 1, folder / name)
-    for process in list(members(2, folder, *LEARNING, SINGLE)):
+    for process in list(members(2, folder, *LEARNING, SINGLE, *DIVIDED)):
         _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
     return folder
@@ -105,7 +108,21 @@ class Deaf:
         return numbers
 
 
-@pytest.mark.parametrize("name", RESUMED)
+@pytest.mark.parametrize("name", DIVIDED)
+def test_two_processes_with_a_divided_word_table_have_the_losses_and_validation_errors_of_one(together, name):
+    alone, _ = training_together.trained(name, 3)
+    shared = json.loads((together / f"{name}.json").read_text())
+    assert len(shared) == 6
+    assert np.allclose(shared, alone, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_each_process_holds_its_own_rows_of_a_divided_word_table_alone(together, name):
+    """Of 61: weights, gradients, running squares and the best epoch, whatever is as wide as the table."""
+    assert [int((together / f"{name}.{rank}.rows").read_text()) for rank in (0, 1)] == [31, 30]
+
+
+@pytest.mark.parametrize("name", [*RESUMED, *RESUMED_DIVIDED])
 def test_one_then_two_then_one_process_reach_the_weights_of_one_uninterrupted(together, name):
     uninterrupted = training_together.trained(name, 3)[1]
     assert load_arrays(together / f"{name}.safetensors"), "the two processes went on from the checkpoint"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import carp.training.loop as loop
 from carp.errors import CarpError, CarpWarning, InputError
 from carp.kernels.gpu.self_check import made_up_data, small_model
 from carp.training.checkpoint import CHECKPOINT
-from carp.training.divergence import DivergedError
+from carp.training.divergence import DivergedError, check_epoch
 from carp.training.loop import TrainingSettings, train
 from made_up_reviews import shop_reviews
 
@@ -136,6 +137,12 @@ def test_a_weight_that_is_no_number_stops_training_even_if_no_error_shows_it(mon
     validation_errors(monkeypatch, data, [4, 3])
     with pytest.raises(DivergedError, match=r"embedding\.weight is no number any more"):
         train(model, data, settings(), device=CPU)
+
+
+def test_a_weight_that_another_process_keeps_and_is_no_number_stops_this_one_too(data):
+    model, company = small_model(data), SimpleNamespace(all_agree=lambda well: False)
+    with pytest.raises(DivergedError, match="epoch 2: a word that another process keeps is no number any more"):
+        check_epoch(model, {"loss": 1.0}, 2, None, 3, None, company)
 
 
 def test_a_model_whose_weights_are_no_numbers_is_not_saved(tmp_path):

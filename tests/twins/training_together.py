@@ -3,12 +3,14 @@
     python tests/twins/training_together.py FOLDER MODEL... (with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set)
 
 Each model is trained from its beginning, and a checkpoint that lies in FOLDER/MODEL is gone on from. MODEL is trained
-in double precision, and MODEL:single in single precision, for which there are kernels in C.
+in double precision, and MODEL:single in single precision, for which there are kernels in C. MODEL:divided has its word
+table divided among the processes, looks at validation, and writes down how many rows of the table each process holds.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import sys
 from pathlib import Path
@@ -26,7 +28,7 @@ from carp.reviews.split import split_corpus
 from carp.storage import save_arrays
 from carp.training.company import Company, joined
 from carp.training.fitted_corpus import FittedCorpus, fit_corpus
-from carp.training.loop import train
+from carp.training.loop import Silent, Watcher, train
 
 SMALL: dict[str, Any] = {
     "dimension": 6, "filters": 5, "latent_size": 4, "viewpoints": 2, "factors": 3, "hidden": 6, "hidden_size": 5,
@@ -54,16 +56,46 @@ def corpus_for(recommender: Recommender) -> tuple[FittedCorpus, TrainingData]:
     return fitted, data
 
 
-def trained(name: str, epochs: int, folder: Path | None = None) -> Found:
-    """Losses of each epoch, and the weights."""
-    name, _, single = name.partition(":")
+class HeldRows(Silent):
+    """Sees how many rows the largest tensor has that is as wide as a table, of all that this process holds."""
+
+    def __init__(self, wide: int) -> None:
+        self.wide, self.most = wide, 0
+
+    def epoch_begins(self, epoch: int, batches: int) -> None:
+        gc.collect()
+        held = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
+        self.most = max([self.most, *(len(one) for one in held if one.ndim == 2 and one.shape[1] == self.wide)])
+
+
+def trained(name: str, epochs: int, folder: Path | None = None, watcher: Watcher | None = None) -> Found:
+    """Losses of each epoch, with errors on validation where they are looked at, and the weights."""
+    name, _, way = name.partition(":")
     recommender = recommender_of(name)
     fitted, data = corpus_for(recommender)
     torch.manual_seed(3)
-    model = recommender.kind(recommender.config, fitted.sizes).to(torch.float32 if single else torch.float64)
+    model = recommender.kind(recommender.config, fitted.sizes).to(torch.float32 if way == "single" else torch.float64)
     settings = dataclasses.replace(recommender.training, epochs=epochs, patience=epochs)
-    reached = train(model, data, settings, seed=3, device=CPU, folder=folder, resume=folder is not None, exactly=epochs)
-    return [record["loss"] for record in reached.history], model.state_dict()
+    if (
+        way == "divided"
+    ):  # kernels know no decay, so one process takes the ordinary path as well: they drop other features
+        settings = dataclasses.replace(settings, weight_decay=0.001)
+    how: dict[str, Any] = {"exactly": None if way == "divided" else epochs}
+    if way == "divided" and Company.present() is not None:
+        how |= {"word_table": "divided", "watcher": watcher}
+    reached = train(model, data, settings, seed=3, device=CPU, folder=folder, resume=folder is not None, **how)
+    found = [record[what] for record in reached.history for what in ("loss", "valid_mse") if what in record]
+    return found, model.state_dict()
+
+
+def write_down(name: str, folder: Path, company: Company) -> None:
+    held = HeldRows(SMALL["dimension"])
+    losses, _ = trained(name, 3, watcher=held)
+    (folder / f"{name}.{company.rank}.rows").write_text(str(held.most))
+    _, weights = trained(name, 2, folder / name) if (folder / name).exists() else (None, {})
+    if company.leads:
+        (folder / f"{name}.json").write_text(json.dumps(losses))
+        save_arrays(folder / f"{name}.safetensors", {key: value.numpy() for key, value in weights.items()})
 
 
 def main(folder: Path, names: list[str]) -> None:
@@ -72,11 +104,7 @@ def main(folder: Path, names: list[str]) -> None:
         company = Company.present()
         assert company is not None
         for name in names:
-            losses, _ = trained(name, 3)
-            _, weights = trained(name, 2, folder / name) if (folder / name).exists() else (None, {})
-            if company.leads:
-                (folder / f"{name}.json").write_text(json.dumps(losses))
-                save_arrays(folder / f"{name}.safetensors", {key: value.numpy() for key, value in weights.items()})
+            write_down(name, folder, company)
 
 
 if __name__ == "__main__":

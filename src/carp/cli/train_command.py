@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -55,6 +55,13 @@ def train(
         int | None,
         typer.Option(min=1, max=1024, help="Train in so many processes, together: of this machine, or of the cluster."),
     ] = None,
+    word_table: Annotated[
+        Literal["auto", "divided", "whole"],
+        typer.Option(
+            help="In several processes: divided, so that each keeps some rows of the word table; whole; or auto, which "
+            "divides a table that needs more than half of a card."
+        ),
+    ] = "auto",
     engine: Engine = "here",
     ray_address: RayAddress = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was stopped.")] = False,
@@ -97,16 +104,16 @@ def train(
     else:
         context.with_resource(joined(recommender.device))
     records = _load_corpus(corpus)
+    shared: dict[str, Any] = {"split": split, "all_reviews": all_reviews, "word_table": word_table}
     if own_rank() > 0:  # the first process reads, writes and speaks for all
-        _fit(recommender, records, checkpoints, {"split": split, "all_reviews": all_reviews, "progress": False})
+        _fit(recommender, records, checkpoints, {**shared, "progress": False})
         return
     context.with_resource(sole_writer(out))  # before another training's checkpoints are looked at
     _check_checkpoints(checkpoints, resume, overwrite)
     if resume and not checkpoints.exists() and not quiet:
         say(f"{checkpoints}: there is no checkpoint to continue from; training starts from the beginning.")
-    options: dict[str, Any] = {"start_from": earlier}
-    options |= {"split": split, "all_reviews": all_reviews, "resume": resume, "progress": not quiet}
-    _fit(recommender, records, checkpoints, options)
+    options = {"start_from": earlier, "resume": resume, "progress": not quiet}
+    _fit(recommender, records, checkpoints, {**shared, **options})
     size = recommender.save(out, overwrite=overwrite)
     _remove_checkpoints(checkpoints)
     _tell(recommender, out, size, quiet, as_json)

@@ -45,8 +45,9 @@ def trainer_for(
     checkpoint.
     """
     from carp.models.carp import Carp
+    from carp.models.divided_table import is_divided
 
-    if type(model) is not Carp:  # a subclass may have its own forward or loss
+    if type(model) is not Carp or is_divided(model):  # a subclass may have its own forward or loss
         return None
     try:
         if gpu_kernels_wanted(device):
@@ -108,9 +109,10 @@ def fast_encode_documents(
 ) -> Tensor | None:
     """The sides of all documents, where `encode` is the `encode_users` or `encode_items` of a model that is covered."""
     from carp.models.carp import Carp
+    from carp.models.divided_table import is_divided
 
     model = getattr(encode, "__self__", None)
-    if type(model) is not Carp or encode not in (model.encode_users, model.encode_items):
+    if type(model) is not Carp or is_divided(model) or encode not in (model.encode_users, model.encode_items):
         return None
     if (model.training and model.config.dropout) or model.embedding.weight.device.type != device.type:
         return None

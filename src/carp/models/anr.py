@@ -45,6 +45,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
+from carp.models.divided_table import WordEmbedding, word_rows
 from carp.models.layers import masked_softmax, start_at_biases, take_or
 
 
@@ -76,7 +77,7 @@ class Anr(RatingModel):
     def __init__(self, config: AnrConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         d, k, h1, h2 = config.dimension, config.aspects, config.latent_size, config.hidden_size
-        self.embedding = nn.Embedding(sizes.words + 1, d, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, d, padding_idx=0)
         self.projection = nn.Parameter(torch.randn(k, d, h1) * d**-0.5)  # W_a
         self.queries = nn.Parameter(torch.randn(k, config.window, h1) * (config.window * h1) ** -0.5)  # v_a
         self.affinity = nn.Parameter(torch.randn(h1, h1) * h1**-0.5)  # W_s
@@ -100,7 +101,7 @@ class Anr(RatingModel):
 
     def read(self, words: Tensor, reviews: Tensor) -> AspectReading:
         distinct, slots = torch.unique(words, return_inverse=True)
-        embedded = F.embedding(distinct, self.embedding.weight)  # [V', d]
+        embedded = word_rows(self.embedding.weight, distinct)  # [V', d]
         asked = torch.einsum("kdh,kch->cdk", self.projection, self.queries)  # W_a v_a, for each place of a window
         scores = self._scores(embedded @ asked, slots, reviews)  # [B, L, K]
         attention = masked_softmax(scores, (words > 0).unsqueeze(-1), dim=1)  # attn_{a,j}

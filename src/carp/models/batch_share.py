@@ -8,7 +8,7 @@ this is what torch does anyway.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,9 @@ class Others(Protocol):
 
     def union(self, numbers: Tensor) -> Tensor:
         """The distinct numbers of all processes, in order."""
+
+    def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
+        """So many rows to each process, one process after another; what comes back is so many from each."""
 
 
 @dataclass(frozen=True)

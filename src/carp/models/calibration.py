@@ -95,7 +95,7 @@ class RatingCurve(nn.Module):
         x = (sums - centre) / spread
         powers = torch.stack([torch.ones_like(x), x, x.square(), x**3], 1)
         stiff = torch.diag(torch.tensor([1e-9, 1e-9, stiffness, stiffness], dtype=x.dtype, device=x.device))
-        found = torch.linalg.solve(powers.T @ powers + stiff, powers.T @ ratings)
+        found = torch.linalg.solve((powers.T @ powers + stiff).cpu(), (powers.T @ ratings).cpu())
         self.coefficients.copy_(found)
         self.range.copy_(torch.stack([sums.min(), sums.max(), centre, spread]))
 

@@ -44,6 +44,7 @@ from torch import Tensor, nn
 from carp.models.base import Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
+from carp.models.divided_table import WordEmbedding
 from carp.models.layers import TunedBiases, WordConvolution, masked_softmax, squash, take_or
 
 POSITIVE, NEGATIVE = 0, 1
@@ -211,7 +212,7 @@ class Carp(RatingModel):
     def __init__(self, config: CarpConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         k, m = config.latent_size, config.viewpoints
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         if config.embedding_start == "uniform":
             nn.init.uniform_(self.embedding.weight[1:])
         self.user_side = Viewpoints(config, sizes)

@@ -52,6 +52,7 @@ from torch import Tensor, nn
 
 from carp.models.base import Prediction
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.divided_table import WordEmbedding
 from carp.models.mf import Mf, MfConfig
 
 
@@ -86,9 +87,9 @@ class Cmle(Mf):
     def __init__(self, config: CmleConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         d, k = config.dimension, config.latent_size
-        self.embedding = nn.Embedding(sizes.words + 1, d, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, d, padding_idx=0)
         nn.init.normal_(self.embedding.weight[1:], std=d**-0.5)
-        self.output = nn.Embedding(sizes.words + 1, d, padding_idx=0)
+        self.output = WordEmbedding(sizes.words + 1, d, padding_idx=0)
         nn.init.zeros_(self.output.weight)
         self.user_projection = nn.Parameter(torch.randn(d, k) * 0.3 * d**-0.5)  # P
         self.item_projection = nn.Parameter(torch.randn(d, k) * 0.3 * d**-0.5)  # Q

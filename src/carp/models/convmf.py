@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from carp.models.base import Prediction
 from carp.models.batch import Batch, Sizes
 from carp.models.batch_share import drop_rows
+from carp.models.divided_table import WordEmbedding
 from carp.models.layers import WordConvolution, max_over_words
 from carp.models.mf import Mf, MfConfig
 
@@ -58,7 +59,7 @@ class ConvMf(Mf):
 
     def __init__(self, config: ConvMfConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         self.convolutions = nn.ModuleList(
             WordConvolution(config.dimension, config.filters, window) for window in WINDOWS
         )

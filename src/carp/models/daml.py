@@ -41,6 +41,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
+from carp.models.divided_table import WordEmbedding, word_rows
 from carp.models.layers import WindowSum, start_at_biases, take_or, take_rows
 
 NEAREST = 1e-6  # added to squared distances: at two equal places the gradient exists
@@ -101,7 +102,7 @@ class Daml(RatingModel):
     def __init__(self, config: DamlConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         k = config.latent_size
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         with torch.no_grad():
             self.embedding.weight.mul_(config.embedding_spread)
         self.local_score = WindowSum(config.dimension, 1, config.attention_window)  # W_l, b_l
@@ -142,7 +143,7 @@ class Daml(RatingModel):
         """s and U of documents."""
         there = words > 0
         distinct, slots = torch.unique(words, return_inverse=True)
-        rows = F.embedding(distinct, self.embedding.weight) * (distinct > 0).unsqueeze(-1)
+        rows = word_rows(self.embedding.weight, distinct) * (distinct > 0).unsqueeze(-1)
         attention = torch.sigmoid(self.local_score(rows, slots, reviews).squeeze(-1))
         features = F.relu(reader.filters(rows, slots, reviews, attention)) * there.unsqueeze(-1)
         return LocalReading(features, attention, there)

@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
+from carp.models.divided_table import WordEmbedding, word_rows
 from carp.models.layers import WindowSum, max_over_words
 
 GLOBAL_WINDOWS = (2, 3, 4)
@@ -67,7 +68,7 @@ class DAttn(RatingModel):
 
     def __init__(self, config: DAttnConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         with torch.no_grad():
             self.embedding.weight.mul_(config.embedding_spread)
         self.user_side = DualAttention(config)
@@ -147,7 +148,7 @@ class DualAttention(nn.Module):
     def read(self, table: Tensor, words: Tensor, reviews: Tensor) -> AttendedDocument:
         there = words > 0
         distinct, slots = torch.unique(words, return_inverse=True)
-        rows = F.embedding(distinct, table) * (distinct > 0).unsqueeze(-1)  # [V', d]
+        rows = word_rows(table, distinct) * (distinct > 0).unsqueeze(-1)  # [V', d]
         local_attention, global_attention = self.attend(rows, slots, reviews, there)
         features = [self.local_filters(rows, slots, reviews, local_attention)]
         features += [filters(rows, slots, reviews, global_attention) for filters in self.global_filters]

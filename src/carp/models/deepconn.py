@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
+from carp.models.divided_table import WordEmbedding
 from carp.models.layers import FactorizationMachine, WordConvolution, max_over_words
 
 
@@ -54,7 +55,7 @@ class DeepConn(RatingModel):
     def __init__(self, config: DeepConnConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         shape = config.dimension, config.window, config.filters, config.latent_size
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         self.user_side = TextNetwork(*shape, F.relu)
         self.item_side = TextNetwork(*shape, F.relu)
         self.machine = FactorizationMachine(2 * config.latent_size, config.factors)

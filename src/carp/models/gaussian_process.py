@@ -356,7 +356,7 @@ class ExactProcess:
             s = best.strengths
             slope, curvature = s * best.slope, s[:, None] * best.information * s
             damping = 0.5 * slope.abs() + caution * curvature.diagonal() + 1e-3
-            step = torch.linalg.solve(curvature + torch.diag(damping), slope).clamp(-1.5, 1.5)
+            step = torch.linalg.solve((curvature + torch.diag(damping)).cpu(), slope.cpu()).to(s).clamp(-1.5, 1.5)
             tried = self.evaluate(target, (s * step.exp()).clamp_min(1e-7 * float(start.sum())), noise)
             if tried.likelihood < best.likelihood:
                 caution = 10 * caution + 0.1

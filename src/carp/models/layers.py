@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carp.models.batch import Pairs, Sizes, TrainingData
+from carp.models.divided_table import word_rows
 from carp.models.leave_one_out import MOST_ROUNDS, alternate, own_growth
 
 SHRINKAGES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0)
@@ -53,7 +54,7 @@ class WordConvolution(nn.Module):
         """Features [B, L, n]; `dropout` is the share of the filters' weights that is left out."""
         distinct, slots = torch.unique(words, return_inverse=True)
         weight = F.dropout(self.weight, dropout, self.training) if dropout else self.weight
-        slices = F.embedding(distinct, table) @ weight  # [window, V', n]
+        slices = word_rows(table, distinct) @ weight  # [window, V', n]
         slices = slices * (distinct > 0).unsqueeze(-1)
         half = self.window // 2
         nowhere = len(distinct)  # a row of zeros for neighbours that are not there

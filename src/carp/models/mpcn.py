@@ -45,6 +45,7 @@ from torch import Tensor, nn
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import distinct_words, drawn_rows, drop_rows
+from carp.models.divided_table import WordEmbedding, word_rows
 from carp.models.layers import FactorizationMachine, masked_softmax
 from carp.models.review_sets import REVIEWS_ALONE, as_reviews, places_in_reviews
 from carp.reviews.documents import ReviewCut
@@ -84,7 +85,7 @@ class Mpcn(RatingModel):
     def __init__(self, config: MpcnConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         k, p = config.latent_size, config.pointers
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         # A review is the sum of up to W words: at this scale the gates do not start saturated.
         self.projection = nn.Parameter(
             torch.randn(config.dimension, k) * (config.dimension * config.review_words) ** -0.5
@@ -179,7 +180,7 @@ class Mpcn(RatingModel):
         words = as_reviews(words, reviews, self.config.reviews, self.config.review_words)  # [B, R, W]
         there = words > 0
         distinct, slots = distinct_words(words)
-        vectors = F.embedding(distinct, self.embedding.weight) @ self.projection  # [V', k]
+        vectors = word_rows(self.embedding.weight, distinct) @ self.projection  # [V', k]
         vectors = F.dropout(vectors, self.config.dropout, self.training)
         vectors = F.embedding(slots, vectors * (distinct > 0).unsqueeze(-1))
         written = vectors.sum(2)  # x_i

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from carp.models.base import NO_DIRECTION, Attention, Prediction, first_order_influence, shares
 from carp.models.batch import Batch, Sizes, TrainingData
+from carp.models.divided_table import WordEmbedding
 from carp.models.factor_product import FactorProduct, quiet_dense
 from carp.models.layers import WordConvolution, masked_softmax, max_over_words, take_rows
 from carp.models.review_sets import REVIEWS_ALONE, ReviewPartners, ReviewSets, in_documents, review_sets
@@ -120,7 +121,7 @@ class Narre(FactorProduct):
 
     def __init__(self, config: NarreConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         self.records = ReviewPartners(sizes)
         self.user_reader = ReviewReader(config, sizes.items)
         self.item_reader = ReviewReader(config, sizes.users)

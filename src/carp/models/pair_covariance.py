@@ -94,14 +94,42 @@ class TextRows:
         size = min(wanted + 8, len(self.owner), self.columns)
         basis = torch.randn(self.columns, size, generator=torch.Generator().manual_seed(0)).to(self.scale)
         for _ in range(rounds):
-            basis = torch.linalg.qr(self.transposed_times(self.times(basis)))[0]
-        image = self.times(basis).double()
-        # On the processor: the matrix is small, and the card's own solver was seen to give up on such matrices.
-        values, vectors = (of.to(image.device) for of in torch.linalg.eigh((image.T @ image).cpu()))
+            basis = orthonormal(self.transposed_times(self.times(basis)))
+        values, vectors = principal_axes(self.times(basis).double())
         kept = values.flip(0)[:wanted] > 1e-7 * max(float(values[-1]), 1e-300)
         found = (basis @ vectors.flip(1).to(basis))[:, :wanted] * kept
         found = found * found.gather(0, found.abs().argmax(0, keepdim=True)).sign()  # a sign that does not wander
         return torch.nn.functional.pad(found, (0, wanted - found.shape[1]))
+
+
+def orthonormal(columns: Tensor) -> Tensor:
+    """Columns [m, c] of length 1 and at right angles, that span what these do."""
+    if columns.is_cuda:
+        return at_right_angles(at_right_angles(columns))  # again, for what rounding has left
+    found: Tensor = torch.linalg.qr(columns)[0]
+    return found
+
+
+def at_right_angles(columns: Tensor) -> Tensor:
+    """The same by small matrices alone, since a card's QR was seen to read memory that nobody had written while
+    several processes shared it; columns of 0 where these span less.
+
+    >>> at_right_angles(torch.tensor([[2.0, 2.0], [0.0, 0.0]])).abs()
+    tensor([[0., 1.],
+            [0., 0.]])
+    """
+    wide = columns.double()
+    values, vectors = principal_axes(wide)
+    spanned = values > 1e-10 * values[-1]
+    turned = wide @ (vectors * torch.where(spanned, values, 1.0).rsqrt() * spanned)
+    return turned.to(columns)
+
+
+def principal_axes(image: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, the largest last, and eigenvectors of imageᵀ image; found on the processor, since a card's solver
+    was seen to give up."""
+    values, vectors = torch.linalg.eigh((image.T @ image).cpu())
+    return values.to(image.device), vectors.to(image.device)
 
 
 def _products(entries: Entries, like: Tensor) -> tuple[SparseProduct, SparseProduct]:
@@ -206,7 +234,7 @@ class PairCovariance(Covariance):
         low = torch.cat([of_users, of_items], 1)
         local = (strengths[TERMS] * noise + strengths[0] + strengths[1] + strengths[4] + strengths[5]).unsqueeze(1)
         small = torch.eye(low.shape[1], dtype=low.dtype, device=low.device) + low.T @ (low / local)
-        factor = torch.linalg.cholesky(small)
+        factor = torch.linalg.cholesky(small.cpu()).to(small.device)  # small: see at_right_angles
 
         def unmix(vectors: Tensor) -> Tensor:
             scaled = vectors / local

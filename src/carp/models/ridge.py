@@ -193,9 +193,10 @@ class Regression:
     def __init__(self, baseline: Tensor, sides: list[Features], ratings: Tensor) -> None:
         self.sides = sides
         self.ratings = ratings
-        self.known = torch.stack([torch.ones_like(baseline), baseline], 1)
+        known = torch.stack([torch.ones_like(baseline), baseline], 1).cpu()  # see pair_covariance.at_right_angles
         # What is not penalised is taken out of both sides of the regression by projection.
-        self.basis = torch.linalg.qr(self.known)[0]
+        self.basis = torch.linalg.qr(known)[0].to(ratings)
+        self.coefficients_of = torch.linalg.pinv(known).to(ratings)
         self.target = self._transposed_times(self._rest(ratings))
 
     def zeros(self) -> Tensor:
@@ -209,7 +210,7 @@ class Regression:
 
         weights = conjugate_gradients(normal, self.target, start)
         rest = self.ratings - self._times(weights)
-        return weights, torch.linalg.pinv(self.known) @ rest
+        return weights, self.coefficients_of @ rest
 
     def _times(self, weights: Tensor) -> Tensor:
         parts = torch.stack([side.times(w) for side, w in zip(self.sides, weights, strict=True)])

@@ -45,6 +45,7 @@ from torch.nn.utils.rnn import pad_sequence
 from carp.models.base import NO_DIRECTION, Attention, Prediction, RatingModel, shares
 from carp.models.batch import Batch, Pairs, Sizes, TrainingData
 from carp.models.batch_share import distinct_words, drop_rows, own_rows
+from carp.models.divided_table import WordEmbedding, word_rows
 from carp.models.layers import TunedBiases, masked_softmax
 
 STARTING_ROUNDS = 5  # of the factorisation without documents
@@ -92,7 +93,7 @@ class TopicalAttention(nn.Module):
         """Both directions' states [B, L, 2H]. The second unit reads every document from its own last word, so that
         both meet padding only after all the words: it has no effect on any state of a word."""
         distinct, slots = distinct_words(words)
-        vectors = F.dropout(F.embedding(distinct, table), self.dropout, self.training)
+        vectors = F.dropout(word_rows(table, distinct), self.dropout, self.training)
         turned = turned_places(there)
         onwards, _ = self.onwards(F.embedding(slots, vectors))
         back, _ = self.backwards(F.embedding(slots.flatten()[turned].view_as(slots), vectors))
@@ -148,7 +149,7 @@ class Tarmf(RatingModel):
     def __init__(self, config: TarmfConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         k = config.latent_size
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         self.user_network = TopicalAttention(config, k + 1)
         self.item_network = TopicalAttention(config, k + 1)
         self.biases = TunedBiases(sizes)

@@ -40,6 +40,7 @@ from carp.errors import UsageError
 from carp.models.base import NO_DIRECTION, Attention, Prediction
 from carp.models.batch import Batch, Sizes
 from carp.models.batch_share import distinct_words
+from carp.models.divided_table import WordEmbedding, word_rows
 from carp.models.factor_product import FactorProduct, quiet_dense
 from carp.models.layers import masked_softmax
 from carp.models.review_sets import REVIEWS_ALONE, in_documents, review_sets
@@ -130,7 +131,7 @@ class Transformer(FactorProduct):
     def __init__(self, config: TransformerConfig, sizes: Sizes) -> None:
         super().__init__(config, sizes)
         d = config.dimension
-        self.embedding = nn.Embedding(sizes.words + 1, d, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, d, padding_idx=0)
         self.places = nn.Parameter(torch.randn(config.review_words, d) * 0.1)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.last_norm = nn.LayerNorm(d)
@@ -151,7 +152,7 @@ class Transformer(FactorProduct):
     def read(self, side: SidePool, words: Tensor, reviews: Tensor) -> ReviewReading:
         found = review_sets(words, reviews, self.config.reviews, self.config.review_words)
         distinct, slots = distinct_words(found.words)
-        vectors = F.dropout(F.embedding(distinct, self.embedding.weight), self.config.dropout, self.training)
+        vectors = F.dropout(word_rows(self.embedding.weight, distinct), self.config.dropout, self.training)
         filled = found.filled()
         slots, rows = slots.flatten(0, 1)[filled], found.words.flatten(0, 1)[filled]
         of_review, of_word = self.word_pool(self.encode(F.embedding(slots, vectors), rows > 0), rows > 0)

@@ -40,6 +40,7 @@ from carp.models.base import Attention, Prediction, RatingModel
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.batch_share import drop_rows
 from carp.models.deepconn import TextNetwork, explain_pooled
+from carp.models.divided_table import WordEmbedding
 from carp.models.layers import FactorizationMachine
 
 
@@ -67,7 +68,7 @@ class TransNet(RatingModel):
         super().__init__(config, sizes)
         k = config.latent_size
         shape = config.dimension, config.window, config.filters, k
-        self.embedding = nn.Embedding(sizes.words + 1, config.dimension, padding_idx=0)
+        self.embedding = WordEmbedding(sizes.words + 1, config.dimension, padding_idx=0)
         self.user_side = TextNetwork(*shape, torch.tanh)  # Γ_A
         self.item_side = TextNetwork(*shape, torch.tanh)  # Γ_B
         self.transform = nn.ModuleList(nn.Linear(2 * k if n == 0 else k, k) for n in range(config.transform_layers))

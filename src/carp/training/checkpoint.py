@@ -49,6 +49,15 @@ def copy_of(model: RatingModel) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
+def state_of(model: RatingModel, best: dict[str, Tensor], optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
+    """The tensors from which training can go on, by name."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    for place, state in (optimizer.state_dict()["state"] if optimizer else {}).items():
+        tensors |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    return tensors
+
+
 @dataclass
 class Checkpoint:
     """One file of tensors under a name of its own, and a small JSON file that names it: renaming that is the save.
@@ -68,19 +77,10 @@ class Checkpoint:
         for name in ("epoch-*.safetensors", CHECKPOINT, LOG):
             sweep(self.folder, name)
 
-    def save(
-        self,
-        model: RatingModel,
-        best: dict[str, Tensor],
-        optimizer: torch.optim.Optimizer | None,
-        progress: TrainingState,
-    ) -> None:
-        arrays = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-        arrays |= {f"best.{name}": tensor for name, tensor in best.items()}
-        for place, state in (optimizer.state_dict()["state"] if optimizer else {}).items():
-            arrays |= {f"optimizer.{place}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    def save(self, tensors: dict[str, Tensor], progress: TrainingState) -> None:
+        """Keep the tensors of `state_of`, all of them whole."""
         with disk_errors(self.folder):
-            self._write({name: tensor.detach().cpu().numpy() for name, tensor in arrays.items()}, progress)
+            self._write({name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}, progress)
 
     def _write(self, arrays: dict[str, NDArray[Any]], progress: TrainingState) -> None:
         file = self.folder / f"epoch-{progress.epoch:04d}.safetensors"

@@ -1,7 +1,8 @@
 """Several processes that train one model: who they are, and what they tell each other.
 
 Every process makes the same batches and computes its rows of each. Gradients are added up before every step, so that
-all take the same step. Only the first process reads and writes files.
+all take the same step. All have all weights, except for a divided word table, of which each keeps some rows. Only the
+first process reads and writes files.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -23,6 +24,7 @@ from carp.errors import CarpError
 from carp.models.base import RatingModel
 from carp.models.batch import Batch
 from carp.models.batch_share import BatchShare, sharing
+from carp.models.divided_table import DividedTable
 from carp.training.checkpoint import TrainingState
 
 LONGEST_WAIT = timedelta(hours=6)  # the first process may be at a long preparation
@@ -67,6 +69,12 @@ class Company:
         found: Tensor = torch.unique(torch.cat([one[: int(n)] for one, n in zip(filled, count, strict=True)]))
         return found
 
+    def exchange(self, rows: Tensor, sent: Sequence[int], received: Sequence[int]) -> Tensor:
+        found = rows.new_empty(sum(received), *rows.shape[1:])
+        with _exchanged(found) as there:
+            distributed.all_to_all_single(there, rows.contiguous().to(there.device), list(received), list(sent))
+        return found
+
     def all_agree(self, yes: bool) -> bool:
         """Whether every process says yes."""
         return int(self.total(torch.tensor([int(yes)]))) == self.size
@@ -85,7 +93,12 @@ class Company:
     def _add_up(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         share = sharing().share
         assert share is not None, "a step is taken inside a batch"
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        parameters = [
+            one
+            for group in optimizer.param_groups
+            for one in group["params"]
+            if not isinstance(one, DividedTable)  # the gradients of their rows were added up on the way back
+        ]
         there = torch.tensor([float(one.grad is not None) for one in parameters], device=parameters[0].device)
         reached = [one for one, by in zip(parameters, self.total(there).tolist(), strict=True) if by]
         for one in reached:
@@ -131,8 +144,11 @@ class Company:
             if str(number) not in steps:
                 continue
             state = optimizer.state[parameter]
-            state.setdefault("square_avg", torch.zeros_like(parameter.detach()))
             state["step"] = torch.tensor(float(steps[str(number)]))
+            if isinstance(parameter, DividedTable):
+                state["square_avg"] = self.deal(state.get("square_avg"), parameter.detach())
+                continue
+            state.setdefault("square_avg", torch.zeros_like(parameter.detach()))
             self._from_first(state["square_avg"])
         told = kept["progress"]
         return TrainingState(**{**told, "best_error": float(told["best_error"])})
@@ -145,14 +161,49 @@ class Company:
 
     def _take_sizes(self, model: RatingModel) -> None:
         """Make room for tensors whose sizes only the first process has seen in the data."""
-        state = model.state_dict()
+        state = _kept_by_all(model)
         sizes = self._told({name: list(tensor.shape) for name, tensor in state.items()})
         if sizes != {name: list(tensor.shape) for name, tensor in state.items()}:
-            model.load_state_dict({name: tensor.new_zeros(sizes[name]) for name, tensor in state.items()})
+            empty = {name: tensor.new_zeros(sizes[name]) for name, tensor in state.items()}
+            model.load_state_dict({**model.state_dict(), **empty})
 
     def agree_on_weights(self, model: RatingModel) -> None:
-        for tensor in model.state_dict().values():
+        for tensor in _kept_by_all(model).values():
             self._from_first(tensor)
+
+    def deal(self, whole: Tensor | None, like: Tensor) -> Tensor:
+        """The rows that this process keeps of a whole table, which the first process has.
+
+        Args:
+            whole: The table; None in all processes but the first.
+            like: A tensor of the shape, kind and place of the rows.
+        """
+        if not self.leads:
+            rows = torch.empty_like(like, device="cpu")
+            with losing():
+                distributed.recv(rows, 0)
+            return rows.to(like)
+        assert whole is not None, "the first process has the whole table"
+        for rank in range(1, self.size):
+            with losing():
+                distributed.send(whole[rank :: self.size].contiguous().cpu(), rank)
+        return whole[0 :: self.size].to(like, copy=True)
+
+    def collect(self, rows: Tensor, whole_rows: int) -> Tensor | None:
+        """A whole table on the host from the rows that every process keeps; None in all processes but the first."""
+        rows = rows.detach().cpu()
+        if not self.leads:
+            with losing():
+                distributed.send(rows.contiguous(), 0)
+            return None
+        whole = rows.new_empty(whole_rows, *rows.shape[1:])
+        whole[0 :: self.size] = rows
+        for rank in range(1, self.size):
+            theirs = torch.empty_like(whole[rank :: self.size], memory_format=torch.contiguous_format)
+            with losing():
+                distributed.recv(theirs, rank)
+            whole[rank :: self.size] = theirs
+        return whole
 
     def tell(self, number: float) -> float:
         """A number of the first process."""
@@ -174,6 +225,12 @@ class Company:
             return
         with _exchanged(tensor.detach()) as there:
             distributed.broadcast(there, 0)
+
+
+def _kept_by_all(model: RatingModel) -> dict[str, Tensor]:
+    """The tensors of a model that every process has a copy of."""
+    divided = {name for name, one in model.named_parameters() if isinstance(one, DividedTable)}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in divided}
 
 
 @contextlib.contextmanager

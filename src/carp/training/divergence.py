@@ -10,6 +10,7 @@ from torch import Tensor
 
 from carp.errors import CarpError
 from carp.models.base import RatingModel
+from carp.training.company import Company
 
 
 class DivergedError(CarpError):
@@ -42,11 +43,19 @@ class FaultyBatch:
 
 
 def check_epoch(
-    model: RatingModel, found: dict[str, float], epoch: int, batch: int | None, batches: int, kept: str | None
+    model: RatingModel,
+    found: dict[str, float],
+    epoch: int,
+    batch: int | None,
+    batches: int,
+    kept: str | None,
+    company: Company | None = None,
 ) -> None:
-    """Refuse an epoch that led to what is no number: in an error, or in a weight of the model."""
+    """Refuse an epoch that led to what is no number: in an error, or in a weight, which may be another process's."""
     wrong = [f"the {name} became {value}" for name, value in found.items() if not math.isfinite(value)]
     wrong += [f"{name} is no number any more" for name, tensor in model.state_dict().items() if not _finite(tensor)]
+    if company is not None and not company.all_agree(not wrong):
+        wrong = wrong or ["a word that another process keeps is no number any more"]
     if wrong:
         raise diverged(wrong[0], epoch, batch, batches, kept)
 

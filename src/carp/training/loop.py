@@ -28,9 +28,10 @@ from carp.models.batch_share import shared_with
 from carp.models.predict import predict_pairs
 from carp.storage import sole_writer
 from carp.training.card_memory import check_room
-from carp.training.checkpoint import Checkpoint, TrainingState, copy_of
+from carp.training.checkpoint import Checkpoint, TrainingState, copy_of, state_of
 from carp.training.company import Company, processes_of_card
 from carp.training.divergence import FaultyBatch, check_epoch, diverged
+from carp.training.table_division import TableDivision, WordTable
 
 
 @dataclass(frozen=True)
@@ -130,9 +131,10 @@ def make_optimizer(model: RatingModel, settings: TrainingSettings) -> torch.opti
     )
 
 
-def circumstances(model: RatingModel, device: torch.device) -> dict[str, Any]:
+def circumstances(model: RatingModel, device: torch.device, division: TableDivision | None = None) -> dict[str, Any]:
     """What the last bits of a training depend on, besides what it is trained on."""
-    native = native_kernels(model, device)
+    divided = division is not None and division.tables
+    native = None if divided else native_kernels(model, device)
     threads = torch.get_num_threads() if device.type == "cpu" else None
     company = Company.present()
     found = {"device": device.type, "threads": threads, "kernels": native, "torch": torch.__version__}
@@ -152,23 +154,29 @@ def train(
     watcher: Watcher | None = None,
     exactly: int | None = None,
     begin: Callable[[], None] | None = None,
+    word_table: WordTable = "auto",
 ) -> TrainingState:
     """Fit a model whose tables are made; on return it holds the weights of the best validation epoch.
 
     With a `folder`, a checkpoint and the log are written there after every epoch. `identity` names what is being
     trained on what; a checkpoint with another identity is refused. With `exactly` so many epochs, validation is not
     looked at, and the last epoch is kept. `begin` is called before the first epoch, once the model has been started.
+    Where several processes have divided a `word_table`, the first one holds the whole model on return, on the host, and
+    the others hold their rows.
     """
     device = device or choose_device()
     watcher = watcher or Silent()
     company = Company.present() if model.learns else None
     if company is not None and not company.leads:
         folder = None  # the first process reads and writes
-    check_room(model, device, processes_of_card())
-    model.to(device).train()
+    division = TableDivision.wanted(model, word_table, company, device)
+    check_room(model, device, processes_of_card(), division.parts)
+    model.to(division.place_before(device)).train()
+    division.mark()
     with repeatable(), shared_with(company), contextlib.nullcontext() if folder is None else sole_writer(folder):
-        checkpoint = Checkpoint(folder, identity, circumstances(model, device)) if folder is not None else None
-        if checkpoint is not None:
+        checkpoint = None
+        if folder is not None:
+            checkpoint = Checkpoint(folder, identity, circumstances(model, device, division))
             checkpoint.sweep()
         optimizer = make_optimizer(model, settings) if model.learns else None
         if checkpoint is not None and resume and checkpoint.exists():
@@ -180,15 +188,17 @@ def train(
                     begin()
             progress, best = TrainingState(), copy_of(model)
             if checkpoint is not None:
-                checkpoint.save(model, best, optimizer, progress)
+                checkpoint.save(state_of(model, best, optimizer), progress)
         if optimizer is not None:
+            best = division.begin(optimizer, best, device)
             if company is not None:
                 progress = company.agree(model, optimizer, progress)
-            run = _Run(model, data, settings, optimizer, seed, device, checkpoint, watcher, exactly, company)
+            run = _Run(model, data, settings, optimizer, seed, device, checkpoint, watcher, exactly, division, company)
             best = run.epochs(progress, best)
             model.load_state_dict(best)
             if company is not None:
                 company.agree_on_weights(model)
+            division.end()
     model.eval()
     return progress
 
@@ -206,6 +216,7 @@ class _Run:
     checkpoint: Checkpoint | None
     watcher: Watcher
     exactly: int | None
+    division: TableDivision
     company: Company | None = None
 
     def epochs(self, progress: TrainingState, best: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -220,8 +231,7 @@ class _Run:
                 progress.history.append(record)
                 if self._is_best(record, progress):
                     best = copy_of(self.model)
-                if self.checkpoint is not None:
-                    self.checkpoint.save(self.model, best, self.optimizer, progress)
+                self._keep(best, progress)
                 chosen = {} if self.exactly is not None else {"best": progress.best_epoch == progress.epoch}
                 self.watcher.epoch_ends({**record, **chosen})
         except KeyboardInterrupt:
@@ -234,6 +244,14 @@ class _Run:
                 fix="run the same command with --resume to go on",
             ) from None
         return best
+
+    def _keep(self, best: dict[str, Tensor], progress: TrainingState) -> None:
+        """Save where training stands, if it is to be saved: the first process does it for all."""
+        tensors = state_of(self.model, best, self.optimizer)
+        if self.division.tables and self.division.company.tell(float(self.checkpoint is not None)):
+            tensors = self.division.whole(tensors)
+        if self.checkpoint is not None:
+            self.checkpoint.save(tensors, progress)
 
     def _finished(self, progress: TrainingState) -> bool:
         if self.exactly is not None:
@@ -251,9 +269,12 @@ class _Run:
         return False
 
     def _validation_error(self) -> float:
-        """On validation pairs; where several processes train, the first one measures it for all."""
+        """On validation pairs; where several processes train, the first one measures it for all.
+
+        Where a table is divided, all measure it together: none could look the words up alone.
+        """
         error = math.nan
-        if self.company is None or self.company.leads:
+        if self.company is None or self.company.leads or self.division.tables:
             guess = predict_pairs(self.model, self.data, self.data.valid, self.device)
             error = float(np.square(guess - self.data.valid.ratings, dtype=np.float64).mean())
         return error if self.company is None else self.company.tell(error)
@@ -288,11 +309,11 @@ class _Run:
         finally:
             batch_of_fault = faulty.end()
         trained = time.monotonic()
-        check_epoch(model, {"loss": loss}, epoch, batch_of_fault, count, kept)
+        check_epoch(model, {"loss": loss}, epoch, batch_of_fault, count, kept, self.company)
         record = {"epoch": epoch, "loss": loss}
         if self.exactly is None:
             error = self._validation_error()
-            check_epoch(model, {"validation error": error}, epoch, count, count, kept)
+            check_epoch(model, {"validation error": error}, epoch, count, count, kept, self.company)
             record["valid_mse"] = error
         seconds = {"seconds": round(trained - began, 3), "valid_seconds": round(time.monotonic() - trained, 3)}
         return {**record, **seconds}
