@@ -1,5 +1,5 @@
-"""The tables of docs/results.md that are not in the report: systems whose splits are not all run yet, and what
-`meeting` gains when it is given the validation ratings as data.
+"""The tables of docs/results.md that are not in the report: systems whose splits are not all run yet, networks whose
+settings were chosen once for a corpus, and what `meeting` gains when it is given the validation ratings as data.
 
     python benchmarks/comparison_tables.py results [--write docs/results.md]
 """
@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -24,7 +24,11 @@ Errors = dict[tuple[str, str, int], float]  # test MSE by system, corpus and spl
 def tables_of(results: Path) -> Tables:
     first, fresh = (errors_of(_lines(results / file)) for file in ("bench.jsonl", "fresh-splits.jsonl"))
     given = errors_of(_lines(results / "with-validation.jsonl"))
-    return {"unfinished": _unfinished(first), "with validation": _with_validation(first | fresh, given)}
+    return {
+        "unfinished": _unfinished(first),
+        "chosen once": _chosen_once(first, _lines(results / "chosen-once.jsonl") + _lines(results / "bench.jsonl")),
+        "with validation": _with_validation(first | fresh, given),
+    }
 
 
 def unfinished(errors: Errors) -> list[str]:
@@ -57,6 +61,27 @@ def _unfinished(errors: Errors) -> str:
                 )
     head = ["| system | corpus | splits | over bias | meeting on the same splits |", "| --- | --- | --- | --- | --- |"]
     return "\n".join([*head, *sorted(rows)])
+
+
+def _chosen_once(errors: Errors, lines: Sequence[Line]) -> str:
+    """Systems whose settings were chosen on splits that are not measured: the settings, and the error beside that of
+    the same system with a search on every split, where there is one."""
+    cells: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        if (line.get("search") or {}).get("splits"):
+            cells.setdefault((line["model"], line["corpus"]), []).append(line)
+    rows = []
+    for (system, corpus), found in sorted(cells.items()):
+        splits = [line["split_seed"] for line in found]
+        floor = sum(errors[FLOOR, corpus, split] for split in splits)
+        once = sum(line["test_mse"] for line in found)
+        each = sum(errors[system, corpus, split] for split in splits)
+        chosen = min(found[0]["trials"], key=lambda trial: trial["valid_mse"])["settings"]
+        words = [corpus, system, *(f"{chosen.get(name, '')}" for name in ("latent_size", "learning_rate", "penalty"))]
+        words += [str(len(found[0]["trials"])), f"{once / floor:.3f}", "" if once == each else f"{each / floor:.3f}"]
+        rows.append(f"| {' | '.join([*words, str(len(splits))])} |")
+    head = "| corpus | system | latent size | rate | penalty | trials | over bias | searched on each split | splits |"
+    return "\n".join([head, "| --- " * 9 + "|", *sorted(rows)])
 
 
 def _with_validation(errors: Errors, given: Errors) -> str:
