@@ -18,7 +18,8 @@ from carp.render.summed_section import summed_values
 from carp.render.summed_telling import first_words, worth_telling
 from carp.render.wording import facts, number, person, scale_words, thing_name
 
-MOST_STEPS = 20  # of a rating scale that are drawn; more would be a smear of ticks
+MOST_STEPS = 10  # of a rating scale that are drawn, so that their numbers stay apart on a phone
+STEP_WIDTHS = (1, 2, 5, 10, 20, 50, 100)
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,21 @@ def _reasons(explanation: Explanation) -> dict[str, Any]:
 
 
 def _ticks(explanation: Explanation) -> list[ScaleSign]:
-    """The ends of the rating scale and the whole numbers between them."""
-    low, high = explanation.rating_range
-    steps = range(math.ceil(low), math.floor(high) + 1) if high - low <= MOST_STEPS else ()
-    return [ScaleSign(_place(step, explanation), f"{step:g}") for step in sorted({low, high, *map(float, steps)})]
+    return [ScaleSign(_place(step, explanation), f"{step:g}") for step in scale_steps(*explanation.rating_range)]
+
+
+def scale_steps(low: float, high: float) -> list[float]:
+    """The ends of a rating scale, and steps of a round width between them.
+
+    >>> scale_steps(1, 5), scale_steps(4, 20), scale_steps(0.5, 5)
+    ([1, 2, 3, 4, 5], [4, 6, 8, 10, 12, 14, 16, 18, 20], [0.5, 2, 3, 4, 5])
+    """
+    width = next((one for one in STEP_WIDTHS if high - low <= MOST_STEPS * one), None)
+    if width is None or not high > low:
+        return sorted({low, high})
+    first = low if (high - low) % width == 0 else math.ceil(low / width) * width
+    between = (first + width * number for number in range(MOST_STEPS + 1))
+    return sorted({low, high, *(step for step in between if min(step - low, high - step) > width / 2)})
 
 
 def _signs(explanation: Explanation) -> list[ScaleSign]:

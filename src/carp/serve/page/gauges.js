@@ -111,10 +111,15 @@ export function scale(facts, [low, high], { small = false, band } = {}) {
   );
 }
 
-// A scale of very many whole steps would be a smear of ticks.
+// At most ten steps of a round width between the ends, so that their numbers stay apart on a phone.
 function stepsOf(low, high) {
   const steps = new Set([low, high]);
-  if (high - low <= 20) for (let step = Math.ceil(low); step <= high; step += 1) steps.add(step);
+  const width = [1, 2, 5, 10, 20, 50, 100].find((one) => high - low <= 10 * one);
+  if (width === undefined) return [...steps];
+  const first = (high - low) % width === 0 ? low : Math.ceil(low / width) * width;
+  for (let step = first; step < high; step += width) {
+    if (step - low > width / 2 && high - step > width / 2) steps.add(step);
+  }
   return [...steps];
 }
 
