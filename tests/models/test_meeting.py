@@ -270,6 +270,20 @@ def test_the_curve_finds_a_cubic_and_is_level_beyond_what_it_saw(small_pairs):
     assert float(curve(torch.tensor(99.0).double())) == pytest.approx(float(wanted[-1]))
 
 
+def test_the_curve_stays_a_line_where_predictions_hardly_differ():
+    rng = torch.Generator().manual_seed(0)
+    sums = 4.5 + 1e-4 * torch.randn(200, generator=rng, dtype=torch.float64)
+    ratings = 4.5 + 0.6 * torch.randn(200, generator=rng, dtype=torch.float64) - 1000 * (sums - 4.5)
+    curve = RatingCurve().double()
+    curve.fit(sums, ratings)
+    assert torch.allclose(curve(sums), ratings.mean() + sums - sums.mean(), atol=1e-3)
+
+    sums = 4.5 + 0.5 * torch.randn(20_000, generator=rng, dtype=torch.float64)
+    ratings = 4.5 + 0.6 * torch.randn(20_000, generator=rng, dtype=torch.float64) + 0.7 * (sums - 4.5)
+    curve.fit(sums, ratings)
+    assert float(curve(torch.tensor(5.0)) - curve(torch.tensor(4.0))) == pytest.approx(0.7, abs=0.03)
+
+
 def test_people_who_rate_widely_are_told_from_those_who_do_not(small_pairs):
     rng = torch.Generator().manual_seed(0)
     users = torch.arange(60) // 20  # the first uses twice the width, the second half of it; the third is not known

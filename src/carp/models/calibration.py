@@ -3,7 +3,9 @@
     σ²_ui = σ² v_u v_i     v_u = (Σ_{i of u} e²_ui / (σ² v_i) + p) / (n_u + p), v_i alike, in turns
 
 e are errors of held-out ratings, p imagined pairs of the usual noise. The curve is a cubic from predictions to
-ratings, fitted by least squares on held-out predictions: ratings crowd at an end of the scale, sums do not.
+ratings, fitted by least squares on held-out predictions: ratings crowd at an end of the scale, sums do not. It is
+expected to be near the straight line of slope 1, and stays there where few predictions, or predictions that hardly
+differ, tell nothing of it.
 
     r̂_ui = g_ui + a_u (g_ui − m_u)     a_u = Σ_i d_ui e_ui / (Σ_i d²_ui + σ²/t²), d_ui = g_ui − m_u
 
@@ -21,6 +23,7 @@ from carp.models.segments import Segments
 
 IMAGINED_PAIRS = 10.0
 WIDTHS_DIFFER = 0.04  # t²
+CURVES_DIFFER = 0.7  # standard deviation of a curve's slope around 1, and of its bends around 0
 ROUNDS = 5  # of noise by person and by thing, in turns
 NORMAL_90 = 1.6449  # so many standard deviations each way hold nine tenths of a normal distribution
 
@@ -94,8 +97,16 @@ class RatingCurve(nn.Module):
             centre, spread = torch.zeros_like(centre), torch.ones_like(spread)
         x = (sums - centre) / spread
         powers = torch.stack([torch.ones_like(x), x, x.square(), x**3], 1)
-        stiff = torch.diag(torch.tensor([1e-9, 1e-9, stiffness, stiffness], dtype=x.dtype, device=x.device))
-        found = torch.linalg.solve((powers.T @ powers + stiff).cpu(), (powers.T @ ratings).cpu())
+        by_line = torch.stack([centre, spread, *torch.zeros_like(spread).repeat(2)])
+
+        def solved(line: Tensor) -> Tensor:
+            stiff = torch.stack([torch.full_like(line, 1e-9), line, *line.clamp_min(stiffness).repeat(2)])
+            wanted = powers.T @ ratings + stiff * by_line
+            found: Tensor = torch.linalg.solve((powers.T @ powers + torch.diag(stiff)).cpu(), wanted.cpu())
+            return found.to(wanted)
+
+        noise = (ratings - powers @ solved(torch.full_like(spread, 1e-9))).square().mean()
+        found = solved((noise / (CURVES_DIFFER * spread).square()).clamp_min(1e-9))
         self.coefficients.copy_(found)
         self.range.copy_(torch.stack([sums.min(), sums.max(), centre, spread]))
 
