@@ -8,6 +8,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
+from carp.render.html_page import scale_steps
+
 
 def marked_words(sentence):
     """What the service marks, letter by letter."""
@@ -89,6 +91,17 @@ def test_marks_count_characters_and_shared_phrases_win(explorer, example):
             .map(({words, kinds}) => [words, kinds.join()])"""
     )
     assert cut == [["\U0001f600 ", ""], ["clamp", "own"], [" ", ""], ["without hitting", "shared"]]
+
+
+def test_a_rating_scale_has_the_same_few_numbers_as_on_a_saved_page(explorer):
+    page = explorer.open("start")
+    for ends in ((1, 5), (4, 20), (0.5, 5), (0, 100), (1, 100), (0, 5000)):
+        drawn = page.evaluate(
+            """async (ends) => [...(await import("./static/gauges.js")).scale([], ends).querySelectorAll("text")]
+                .map((one) => Number(one.textContent))""",
+            ends,
+        )
+        assert sorted(drawn) == scale_steps(*ends)
 
 
 def test_held_out_review_stands_beside_the_reasons(explorer, example):

@@ -61,10 +61,15 @@ def together(tmp_path_factory, single_thread):
 
 @pytest.mark.parametrize("name", LEARNING)
 def test_two_processes_have_the_losses_of_one(together, name):
+    assert_those_of_one(together, name, numbers=3, rtol=1e-5)
+
+
+def assert_those_of_one(together, name, numbers, rtol):
+    """What two processes measured in three epochs is what one measures."""
     alone, _ = training_together.trained(name, 3)
     shared = json.loads((together / f"{name}.json").read_text())
-    assert len(shared) == 3
-    assert np.allclose(shared, alone, rtol=1e-5, atol=0)
+    assert len(shared) == numbers
+    assert np.allclose(shared, alone, rtol=rtol, atol=0)
 
 
 def test_two_processes_use_the_kernels_in_c_and_have_their_losses(together):
@@ -110,10 +115,7 @@ class Deaf:
 
 @pytest.mark.parametrize("name", DIVIDED)
 def test_two_processes_with_a_divided_word_table_have_the_losses_and_validation_errors_of_one(together, name):
-    alone, _ = training_together.trained(name, 3)
-    shared = json.loads((together / f"{name}.json").read_text())
-    assert len(shared) == 6
-    assert np.allclose(shared, alone, rtol=1e-10, atol=0)
+    assert_those_of_one(together, name, numbers=6, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", DIVIDED)

@@ -39,6 +39,12 @@ def bundle(trained, tmp_path):
     return shutil.copytree(trained, tmp_path / "model")
 
 
+@pytest.fixture(params=["trained", "solved"])
+def either(request, tmp_path):
+    """A bundle of a model that learns by steps, then one of a model that is solved for at once."""
+    return shutil.copytree(request.getfixturevalue(request.param), tmp_path / "model")
+
+
 @pytest.fixture
 def contents():
     def of(folder):

@@ -56,11 +56,11 @@ def pairs_of(frame):
     return list(zip(frame["user"], frame["item"], strict=True))
 
 
-def test_answers_equal_those_of_encoding_everything_again_to_the_bit(bundle, frame):
-    before = carp.load(bundle, device="cpu")
+def test_answers_equal_those_of_encoding_everything_again_to_the_bit(either, frame):
+    before = carp.load(either, device="cpu")
     after, report = update(before, read_for(before, frame[180:200]))
-    after.save(bundle, overwrite=True)
-    again = carp.load(bundle, device="cpu")
+    after.save(either, overwrite=True)
+    again = carp.load(either, device="cpu")
     assert 0 < report.touched_users < len(again.fitted_corpus.users)
     for one, other in zip(after.fitted_model.sides, again.fitted_model.sides, strict=True):
         assert torch.equal(one, other)
@@ -68,9 +68,9 @@ def test_answers_equal_those_of_encoding_everything_again_to_the_bit(bundle, fra
     assert list(after.predict(pairs)) == list(again.predict(pairs))
 
 
-def test_only_what_was_touched_moves(bundle):
+def test_only_what_was_touched_moves(either):
     new = polars.DataFrame({"user": ["somebody"], "item": ["thing-003"], "rating": [1], "text": ["It broke at once."]})
-    report = update_model(bundle, new, device="cpu")
+    report = update_model(either, new, device="cpu")
     assert report.moved.touched.largest > 0
     assert report.moved.others.pairs > 100
     assert report.moved.others.largest == 0
