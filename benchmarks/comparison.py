@@ -1,13 +1,14 @@
 """All systems on the same splits: the whole comparison by one command, which goes on where it was stopped.
 
-    python benchmarks/comparison.py run CORPUS... --out FOLDER [--splits 0-4] [--models NAME,NAME] [--processes 16]
+    python benchmarks/comparison.py run CORPUS... --out FOLDER [--splits 0-4] [--models NAME,NAME] [--processes 16] \
+      [--chosen FILE]
     python benchmarks/comparison.py take FOLDER --into results [--lines FILE]
 
 `run` needs torch, numpy and safetensors alone, and takes prepared corpora or slim copies of them. The settings of
 every system that learns by steps are chosen once for a corpus, by the mean validation error of splits that are not
 measured: as many as together have enough validation pairs. The search walks over the paper's latent sizes and over
 learning rates or, for factorisations, penalties, until all neighbours of the best point are known. The cells are those
-of `carp bench`, and so are the results.
+of `carp bench`, and so are the results. What was chosen for cells in a --chosen file of results is not searched again.
 
 `take` puts what was found into the results that are kept: cells of splits 0 to 4 into bench.jsonl and errors.jsonl, in
 the place of those of the same system, corpus and split; of splits 5 to 9 into fresh-splits.jsonl and
@@ -30,7 +31,9 @@ from carp.bench.datasets import CorpusSource, find_sources, load_corpus
 from carp.bench.grid import Grid, read_systems, run_grid, told_line
 from carp.bench.pair_errors import ERRORS
 from carp.bench.results_folder import BENCH
+from carp.bench.settings_search import search_file
 from carp.models import REGISTRY, model_class
+from carp.storage import append_json_line
 
 TRIALS = 16  # at most; a walk ends before where it has found the best point
 FIRST_CHOOSING_SPLIT = 100
@@ -56,6 +59,7 @@ def main() -> None:
     run.add_argument("--trials", type=int, default=TRIALS)
     run.add_argument("--processes", type=int, default=1)
     run.add_argument("--device", default="auto")
+    run.add_argument("--chosen", type=Path, action="append", default=[], help="lines of results whose choices hold")
     take = commands.add_parser("take")
     take.add_argument("folder", type=Path)
     take.add_argument("--into", type=Path, default=Path("results"))
@@ -70,6 +74,8 @@ def main() -> None:
         for cell in comparison_cells(given.corpora, given.models, given.trials, last + 1)
         if cell.split_seed >= first
     ]
+    for file in given.chosen:
+        take_choices(cells, _lines(file), given.out)
     outcome = run_grid(cells, given.out, processes=given.processes, device=given.device, told=_tell)
     sys.exit(1 if outcome.failed else 0)
 
@@ -100,6 +106,21 @@ def choosing_splits(reviews: int) -> range:
 def _cells_of(source: CorpusSource, label: str, searched: tuple[Any, ...], splits: int) -> list[Cell]:
     learns = model_class(label.partition(":")[0]).learns
     return Grid(read_systems(label), [source], splits, *(searched if learns else ())).cells()
+
+
+def take_choices(cells: Sequence[Cell], lines: Sequence[Line], out: Path) -> None:
+    """Let the cells of a grid begin with the trials of earlier cells that chose from the same, on the same splits."""
+    known = {_choice(line): line["trials"] for line in lines if line.get("search", {}).get("splits")}
+    for cell in cells:
+        file = search_file(cell, out)
+        if _choice(cell.describe()) in known and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            for trial in known[_choice(cell.describe())]:
+                append_json_line(file, trial)
+
+
+def _choice(line: Line) -> str:
+    return json.dumps([line[name] for name in ("fingerprint", "name", "seed", "given", "search")], sort_keys=True)
 
 
 def take_over(folder: Path, into: Path, lines_file: str | None) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import comparison
+from carp.bench.cells import Bench
 from carp.bench.pair_errors import ErrorColumns
 from carp.bench.results_folder import BENCH, read_results
 
@@ -57,3 +58,20 @@ def test_what_was_found_takes_the_place_of_what_was_there(corpus, tmp_path, comm
         assert len(records) == len(squared) == line["test_pairs"]
     assert command("take", tmp_path / "first", "--into", kept, "--lines", "apart.jsonl") == 0
     assert len(lines(kept / "apart.jsonl")) == 4
+
+
+def test_choices_that_are_known_are_not_made_again(corpus, tmp_path, command, monkeypatch):
+    words = ["run", corpus, "--models", "mf", "--splits", "0-0", "--device", "cpu", "--trials"]
+    assert command(*words, 2, "--out", tmp_path / "first") == 0
+    [before] = lines(tmp_path / "first" / BENCH)
+    fitted = []
+    fit = Bench.fit
+    monkeypatch.setattr(Bench, "fit", lambda self, settings: fitted.append(self.cell.split_seed) or fit(self, settings))
+    assert command(*words, 2, "--chosen", tmp_path / "first" / BENCH, "--out", tmp_path / "again") == 0
+    [after] = lines(tmp_path / "again" / BENCH)
+    assert after["trials"] == before["trials"]
+    assert after["test_mse"] == before["test_mse"]
+    assert fitted == [0]
+    fitted.clear()
+    assert command(*words, 1, "--chosen", tmp_path / "first" / BENCH, "--out", tmp_path / "other") == 0
+    assert len(fitted) > 1  # another search, whose choice is not known

@@ -301,22 +301,52 @@ def test_a_shared_walk_ends_when_the_neighbours_of_the_best_are_known(corpus, tm
     assert sorted(trial["settings"]["latent_size"] for trial in few) == [4, 5]
 
 
-def test_whoever_comes_second_waits_for_the_first_ones_trials(corpus, tmp_path):
-    cells, begun, go_on, tried = shared_cells(corpus), threading.Event(), threading.Event(), []
+SPACE = {"latent_size": [2, 3, 4, 5, 6, 7], "dropout": [0.1, 0.2, 0.3, 0.4]}
+
+
+def far_cells(corpus):
+    """Cells that choose together from many points, beginning far from the best."""
+    given = {key: value for key, value in TINY.items() if key not in SPACE}
+    whole = grid(corpus, "carp", seeds=2, settings=given, trials=16, space=SPACE)
+    return dataclasses.replace(whole, choose_on=(100, 101)).cells()
+
+
+def far_error(settings):
+    return abs(settings["latent_size"] - 6) + 10 * abs(settings["dropout"] - 0.3)
+
+
+def test_whoever_would_wait_tries_a_point_ahead_and_the_walk_stays_the_same(corpus, tmp_path):
+    cells, two_at_once, tried = far_cells(corpus), threading.Event(), []
 
     def slowly(settings):
-        tried.append(settings["latent_size"])
-        begun.set()
-        assert go_on.wait(60)
-        return settings["latent_size"]
+        tried.append(json.dumps(settings, sort_keys=True))
+        if len(tried) == 2:
+            two_at_once.set()
+        assert two_at_once.wait(60)  # the first trial does not end before another one has begun
+        return far_error(settings)
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(choose_settings, cells[0], tmp_path, slowly)
-        assert begun.wait(60)
-        second = pool.submit(choose_settings, cells[1], tmp_path, slowly)
-        go_on.set()
-        assert first.result() == second.result()
-    assert len(tried) == len(set(tried))
+        first, second = pool.map(lambda cell: choose_settings(cell, tmp_path / "together", slowly), cells)
+    assert first == second == choose_settings(cells[0], tmp_path / "alone", far_error)
+    assert len(tried) == len(set(tried)) >= len(first)
+
+
+def test_a_trial_whose_process_was_killed_is_made_by_the_next(corpus, tmp_path):
+    cell = far_cells(corpus)[0]
+    alone = choose_settings(cell, tmp_path / "alone", far_error)
+    tried = []
+
+    def killed_at_the_third(settings):
+        if len(tried) == 2:
+            raise KeyboardInterrupt
+        tried.append(settings)
+        return far_error(settings)
+
+    with pytest.raises(KeyboardInterrupt):
+        choose_settings(cell, tmp_path / "killed", killed_at_the_third)
+    again = choose_settings(cell, tmp_path / "killed", lambda settings: tried.append(settings) or far_error(settings))
+    assert again == alone
+    assert len(tried) == len(alone)
 
 
 def test_a_trial_that_fails_leaves_the_choice_to_the_others(corpus, tmp_path):

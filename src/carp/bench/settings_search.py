@@ -7,12 +7,15 @@ There is no chance in it: the same validation errors give the same walk. Each ce
 processes never wait for each other, and a stopped search goes on where it was.
 
 Settings can also be chosen once for all splits, on splits of their own: then the cells of a system share their trials,
-the first of them makes them, and the walk ends as soon as all neighbours of the best point are known.
+and the walk ends as soon as all neighbours of the best point are known. Whoever would have to wait for a trial that
+another process makes tries a point ahead instead: one that the walk comes to unless it finds a better one before. So
+the walk is the same with any number of processes, and what was tried in vain does not count as a trial.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import math
@@ -23,7 +26,7 @@ from typing import Any
 from carp.bench.cells import Cell, Line, all_settings
 from carp.errors import CarpError, InputError, UsageError, nearest
 from carp.models import model_class, model_entry
-from carp.storage import append_json_line, disk_errors, holding_in_turn, read_json_lines
+from carp.storage import append_json_line, disk_errors, holding_if_free, holding_in_turn, read_json_lines
 from carp.training.loop import TrainingSettings
 
 SEARCH = "search"
@@ -76,33 +79,107 @@ def check_space(given: Mapping[str, Sequence[Any]], models: Sequence[str]) -> No
 
 def choose_settings(cell: Cell, out: Path, error_with: Objective) -> list[Line]:
     """The trials of a cell, those of an earlier run included: each with its settings and validation error."""
-    file = out / SEARCH / f"{cell.search_identity}.jsonl"
+    file = search_file(cell, out)
     with disk_errors(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
-    with holding_in_turn(file):
-        done = _walk(cell, file, error_with)
+    if cell.choosing_splits:
+        done = _walk_together(cell, file, error_with)
+    else:
+        with holding_in_turn(file):
+            done = _walk_alone(cell, file, error_with)
     good = [trial for trial in done if trial["valid_mse"] is not None]
     if not good:
         raise InputError(f"all trials failed, the first with {done[0]['settings']}: {done[0].get('error')}")
     return good
 
 
-def _walk(cell: Cell, file: Path, error_with: Objective) -> list[Line]:
+def search_file(cell: Cell, out: Path) -> Path:
+    """Where a cell's trials are kept, one a line."""
+    return out / SEARCH / f"{cell.search_identity}.jsonl"
+
+
+def _walk_alone(cell: Cell, file: Path, error_with: Objective) -> list[Line]:
     """Trials until there are enough; those that the file has are not made again."""
     trials, space = int(cell.search["trials"]), dict(cell.search["space"])
     done = read_json_lines(file)
     while len(done) < min(trials, grid_size(space)):
-        if cell.choosing_splits and settled(space, done):
-            break
-        settings = next(untried(space, start_of(cell, space), done))
-        trial: Line = {"settings": settings, "valid_mse": None}
-        try:
-            trial["valid_mse"] = error_with(settings)
-        except (CarpError, RuntimeError, ArithmeticError, MemoryError) as error:
-            trial["error"] = str(error)
+        trial = _try(next(untried(space, start_of(cell, space), done)), error_with)
         append_json_line(file, trial)
         done.append(trial)
     return done
+
+
+def _walk_together(cell: Cell, file: Path, error_with: Objective) -> list[Line]:
+    """Trials until the neighbours of the best point are known, made by all who choose together."""
+    most, space = int(cell.search["trials"]), dict(cell.search["space"])
+    start = start_of(cell, space)
+    while True:
+        known = _known(file)
+        done = walked(space, start, known, most)
+        ahead = [point for point in expected(space, start, done, most) if _key(point) not in known]
+        if not ahead:
+            return done
+        if not any(_try_if_free(file, point, error_with) for point in ahead):
+            with holding_in_turn(_place_of(file, ahead[0])):
+                pass  # until whoever tries it has ended
+
+
+def _try_if_free(file: Path, point: dict[str, Any], error_with: Objective) -> bool:
+    """Whether nobody else is trying a point. Then it is tried, unless somebody has just done so."""
+    with holding_if_free(_place_of(file, point)) as free:
+        if free and _key(point) not in _known(file):
+            trial = _try(point, error_with)
+            with holding_in_turn(file):
+                append_json_line(file, trial)
+        return free
+
+
+def _place_of(file: Path, point: Mapping[str, Any]) -> Path:
+    """What is held while a point is tried."""
+    return file.with_suffix(f".{hashlib.sha256(_key(point).encode()).hexdigest()[:16]}")
+
+
+def _known(file: Path) -> dict[str, Line]:
+    with holding_in_turn(file):
+        return {_key(trial["settings"]): trial for trial in read_json_lines(file)}
+
+
+def _try(settings: dict[str, Any], error_with: Objective) -> Line:
+    trial: Line = {"settings": settings, "valid_mse": None}
+    try:
+        trial["valid_mse"] = error_with(settings)
+    except (CarpError, RuntimeError, ArithmeticError, MemoryError) as error:
+        trial["error"] = str(error)
+    return trial
+
+
+def walked(space: Space, start: Mapping[str, Any], known: Mapping[str, Line], most: int) -> list[Line]:
+    """The trials of a walk as far as they are known, in its order; points that it does not come to are left out."""
+    done: list[Line] = []
+    while not _ended(space, done, most):
+        trial = known.get(_key(next(untried(space, start, done))))
+        if trial is None:
+            break
+        done.append(trial)
+    return done
+
+
+def expected(space: Space, start: Mapping[str, Any], done: Sequence[Line], most: int) -> list[dict[str, Any]]:
+    """The points a walk comes to next if none of them is better than the best so far.
+
+    >>> space, start = {"size": [25, 50, 100], "rate": [0.1, 0.3, 1.0]}, {"size": 25, "rate": 0.3}
+    >>> expected(space, start, [], 16)
+    [{'size': 25, 'rate': 0.3}, {'size': 25, 'rate': 0.1}, {'size': 25, 'rate': 1.0}, {'size': 50, 'rate': 0.3}]
+    """
+    supposed, points = list(done), []
+    while not _ended(space, supposed, most):
+        points.append(next(untried(space, start, supposed)))
+        supposed.append({"settings": points[-1], "valid_mse": math.inf})
+    return points
+
+
+def _ended(space: Space, done: Sequence[Line], most: int) -> bool:
+    return len(done) >= min(most, grid_size(space)) or settled(space, done)
 
 
 def settled(space: Space, done: Sequence[Line]) -> bool:
