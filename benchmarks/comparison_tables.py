@@ -1,5 +1,5 @@
-"""The tables of docs/results.md that are not in the report: systems whose splits are not all run yet, networks whose
-settings were chosen once for a corpus, and what `meeting` gains when it is given the validation ratings as data.
+"""The tables of docs/results.md that are not in the report: the settings that were chosen, systems in the form of their
+own papers, ten splits, and what `meeting` gains when it is given the validation ratings as data.
 
     python benchmarks/comparison_tables.py results [--write docs/results.md]
 """
@@ -9,24 +9,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 from tables_in_pages import Tables, print_or_write
 
 CORPORA = ("musical-instruments", "ratebeer", "tripadvisor")
-SPLITS = range(5)
+SPLITS, TEN = range(5), range(10)
 FLOOR, OURS, EXACT = "bias", "meeting", "gaussian-process"
 Line = dict[str, Any]
 Errors = dict[tuple[str, str, int], float]  # test MSE by system, corpus and split
 
 
 def tables_of(results: Path) -> Tables:
-    first, fresh = (errors_of(_lines(results / file)) for file in ("bench.jsonl", "fresh-splits.jsonl"))
-    given = errors_of(_lines(results / "with-validation.jsonl"))
+    lines = _lines(results / "bench.jsonl")
+    first, fresh = errors_of(lines), errors_of(_lines(results / "fresh-splits.jsonl"))
+    given, each = (errors_of(_lines(results / f"{name}.jsonl")) for name in ("with-validation", "searched-each-split"))
     return {
-        "unfinished": _unfinished(first),
-        "chosen once": _chosen_once(first, _lines(results / "chosen-once.jsonl") + _lines(results / "bench.jsonl")),
+        "chosen once": _chosen_once(first, each, lines),
+        "own form": _own_form(first),
+        "ten splits": _ten_splits(first | fresh),
         "with validation": _with_validation(first | fresh, given),
     }
 
@@ -48,40 +50,69 @@ def errors_of(lines: Iterable[Line]) -> Errors:
     }
 
 
-def _unfinished(errors: Errors) -> str:
-    rows = []
-    for system in unfinished(errors):
-        for corpus in CORPORA:
-            splits = sorted(split for of, on, split in errors if (of, on) == (system, corpus))
-            if splits:
-                ours, floor = (sum(errors[name, corpus, split] for split in splits) for name in (system, FLOOR))
-                best = sum(errors[OURS, corpus, split] for split in splits) / floor
-                rows.append(
-                    f"| {system} | {corpus} | {', '.join(map(str, splits))} | {ours / floor:.3f} | {best:.3f} |"
-                )
-    head = ["| system | corpus | splits | over bias | meeting on the same splits |", "| --- | --- | --- | --- | --- |"]
-    return "\n".join([*head, *sorted(rows)])
-
-
-def _chosen_once(errors: Errors, lines: Sequence[Line]) -> str:
+def _chosen_once(errors: Errors, each: Errors, lines: Sequence[Line]) -> str:
     """Systems whose settings were chosen on splits that are not measured: the settings, and the error beside that of
     the same system with a search on every split, where there is one."""
     cells: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
-        if (line.get("search") or {}).get("splits"):
+        if (line.get("search") or {}).get("splits") and ":" not in line["model"]:
             cells.setdefault((line["model"], line["corpus"]), []).append(line)
     rows = []
     for (system, corpus), found in sorted(cells.items()):
         splits = [line["split_seed"] for line in found]
-        floor = sum(errors[FLOOR, corpus, split] for split in splits)
-        once = sum(line["test_mse"] for line in found)
-        each = sum(errors[system, corpus, split] for split in splits)
         chosen = min(found[0]["trials"], key=lambda trial: trial["valid_mse"])["settings"]
         words = [corpus, system, *(f"{chosen.get(name, '')}" for name in ("latent_size", "learning_rate", "penalty"))]
-        words += [str(len(found[0]["trials"])), f"{once / floor:.3f}", "" if once == each else f"{each / floor:.3f}"]
-        rows.append(f"| {' | '.join([*words, str(len(splits))])} |")
-    head = "| corpus | system | latent size | rate | penalty | trials | over bias | searched on each split | splits |"
-    return "\n".join([head, "| --- " * 9 + "|", *sorted(rows)])
+        words += [str(len(found[0]["trials"])), f"{_over_floor(errors, errors, system, corpus, splits):.3f}"]
+        known = all((system, corpus, split) in each for split in splits)
+        words.append(f"{_over_floor(each, errors, system, corpus, splits):.3f}" if known else "")
+        rows.append(f"| {' | '.join(words)} |")
+    head = "| corpus | system | latent size | rate | penalty | trials | over bias | searched on each split |"
+    return "\n".join([head, "| --- " * 8 + "|", *sorted(rows)])
+
+
+def _over_floor(of: Errors, floors: Errors, system: str, corpus: str, splits: Iterable[int]) -> float:
+    chosen = list(splits)
+    floor = sum(floors[FLOOR, corpus, split] for split in chosen)
+    return sum(of[system, corpus, split] for split in chosen) / floor
+
+
+def _own_form(errors: Errors) -> str:
+    """Systems that start from the tuned biases here, beside the same without that start."""
+    rows = []
+    for system in sorted({system for system, _, _ in errors if "biases=" in system}):
+        for corpus in CORPORA:
+            splits = [split for split in SPLITS if (system, corpus, split) in errors]
+            if splits:
+                ours, own = (
+                    _over_floor(errors, errors, name, corpus, splits) for name in (system.split(":")[0], system)
+                )
+                rows.append(f"| `{system}` | {corpus} | {len(splits)} | {own:.3f} | {ours:.3f} |")
+    head = ["| own form | corpus | splits | own form over bias | ours over bias |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows])
+
+
+def _ten_splits(errors: Errors) -> str:
+    """The mean over all ten splits and its standard error, over the biases split by split."""
+    ratios = {
+        (system, corpus): [errors[system, corpus, split] / errors[FLOOR, corpus, split] for split in TEN]
+        for system, corpus, _ in errors
+        if all((system, corpus, split) in errors for split in TEN)
+    }
+    systems = sorted({system for system, _ in ratios}, key=lambda one: _standing(ratios, one))
+    rows = []
+    for system in systems:
+        words = []
+        for corpus in CORPORA:
+            found = ratios.get((system, corpus))
+            words.append(f"{mean(found):.4f} ± {stdev(found) / len(found) ** 0.5:.4f}" if found else "")
+        rows.append(f"| {system} | {' | '.join(words)} |")
+    return "\n".join([f"| system | {' | '.join(CORPORA)} |", "| --- " * 4 + "|", *rows])
+
+
+def _standing(ratios: dict[tuple[str, str], list[float]], system: str) -> tuple[int, float]:
+    """Those that lack a corpus come last."""
+    found = [mean(of_splits) for (name, _), of_splits in ratios.items() if name == system]
+    return -len(found), mean(found)
 
 
 def _with_validation(errors: Errors, given: Errors) -> str:

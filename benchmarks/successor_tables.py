@@ -60,11 +60,12 @@ def accuracy(bench: Lines, fresh: Lines) -> str:
 
 def against_ridge(bench: Lines, columns: dict[str, dict[str, Any]]) -> str:
     """Squared errors of `ridge` less those of `meeting` over all ten splits; a pair that is tested in several splits
-    counts once, with its mean."""
+    counts once, with its mean. A corpus is left out where not all of these errors were kept."""
     rows = []
     for corpus in CORPORA:
-        cells = {(line["model"], line["split_seed"]): line for line in bench if line["corpus"] == corpus}
-        splits = [split for split in range(10) if ("ridge", split) in cells]
+        kept = [line for line in bench if line["corpus"] == corpus and f"{line['id']}.squared" in columns]
+        cells = {(line["model"], line["split_seed"]): line for line in kept}
+        splits = [split for split in range(10) if {("ridge", split), ("meeting", split)} <= cells.keys()]
         if len(splits) < 10:
             continue
         records, differences, ahead = [], [], 0

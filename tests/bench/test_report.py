@@ -356,6 +356,18 @@ def test_a_corpus_of_two_names_is_one_and_two_corpora_of_one_name_are_two(tmp_pa
     assert len(list((tmp_path / "r-plots").iterdir())) == 4
 
 
+def test_a_system_that_lacks_splits_of_a_corpus_says_so_beside_the_others(tmp_path):
+    make_results(tmp_path)
+    make_results(tmp_path, seed=1)
+    lines = (tmp_path / BENCH).read_text().splitlines()
+    first = next(text for text in lines if json.loads(text)["model"] == "carp")
+    (tmp_path / BENCH).write_text("".join(f"{text}\n" for text in lines if text != first))
+    rows = {row.cells[0]: row.cells[1:] for row in make_report(tmp_path)[0].tables[0].rows}
+    runs = sum(json.loads(text)["model"] == "bias" for text in lines) // 2
+    assert rows["carp"][0].endswith(f" ({runs - 1} of {runs} splits)")
+    assert "splits" not in rows["carp"][1] + "".join(rows["bias"])
+
+
 def test_errors_that_are_not_those_of_the_line_are_never_tested(tmp_path):
     make_results(tmp_path)
     errors, line = ErrorColumns(tmp_path), cells_of(tmp_path, "mean")[1]

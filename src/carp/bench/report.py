@@ -80,9 +80,18 @@ def summary_section(comparisons: Sequence[Comparison]) -> list[Section]:
     shared = set.intersection(*(set(standings) for standings in shown.values()))
     ratio = {model: [rows[model].floor_ratio or 0.0 for rows in shown.values()] for model in shared}
     order = sorted(shared, key=lambda model: (sum(ratio[model]), model))
-    rows = [TableRow([model, *(_floor_cell(standings[model]) for standings in shown.values())]) for model in order]
+    runs = [found.runs for found in comparisons]
+    rows = [
+        TableRow([model, *(_summary_cell(of[model], most) for of, most in zip(shown.values(), runs, strict=True))])
+        for model in order
+    ]
     table = Table(f"Test MSE over that of {FLOOR}", ["system", *shown], rows, marked=-1)
     return [Section("All corpora", [table], [floor_note()])]
+
+
+def _summary_cell(standing: Standing, runs: int) -> str:
+    """A system that did not run on all splits is told by how many it has."""
+    return _floor_cell(standing) + ("" if standing.complete else f" ({standing.runs} of {runs} splits)")
 
 
 def _truth(folder: Path, lines: Iterable[Line]) -> dict[str, float]:
