@@ -20,7 +20,6 @@ from carp.storage.written_files import new_file
 BYTES_AT_ONCE = 1 << 24
 MOST_HEADER = 1 << 20  # bytes; ours have some thousand
 PLACE = 8  # bytes before the header, which say how long it is
-LONGEST_HEADER = PLACE + MOST_HEADER
 # In the order in which safetensors writes them, so that the bytes are those of its own writer.
 KINDS = {
     "U64": np.uint64,
@@ -113,6 +112,12 @@ def _mapped(file: BufferedReader, place: _Place) -> NDArray[Any]:
         return np.zeros(place.shape, place.kind)
     found: NDArray[Any] = np.memmap(file, place.kind, "r", place.begin, place.shape)
     return found
+
+
+def header_end(file: BufferedReader) -> int:
+    """Where the header of a safetensors file says that it ends, if it is no longer than a header can be."""
+    file.seek(0)
+    return PLACE + min(int.from_bytes(file.read(PLACE), "little"), MOST_HEADER)
 
 
 def place_in(array: NDArray[Any]) -> int:

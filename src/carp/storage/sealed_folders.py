@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from carp.errors import CarpError, DamagedError, StorageError, UsageError
 from carp.storage import block_sums
-from carp.storage.array_files import LONGEST_HEADER, arrays_of, mapped_arrays, place_in, plain_column
+from carp.storage.array_files import PLACE, arrays_of, header_end, mapped_arrays, place_in, plain_column
 from carp.storage.block_sums import DIFFERS, BlockSums, BytesCheckedOnUse, CheckedBlocks, in_threads
 from carp.storage.leftovers import bring_back
 from carp.storage.signatures import KEY_FILE, MANIFEST, SIGNATURE, check_signature
@@ -85,7 +85,8 @@ class SealedFolder:
         blocks = self._blocks(name) if self._is_large(name) else None
         if blocks is None:
             return self.arrays(name, mmap=True), None
-        blocks.check(0, min(LONGEST_HEADER, blocks.size))  # it says where the arrays lie
+        blocks.check(0, PLACE)
+        blocks.check(0, min(header_end(self._files[name]), blocks.size))  # it says where the arrays lie
         arrays = mapped_arrays(self._files[name], self.path / name)
         if later not in arrays or arrays[later].dtype != np.uint8 or arrays[later].ndim != 1:
             blocks.check(0, blocks.size)
