@@ -20,7 +20,6 @@ from carp.serve.answer_service import AnswerService
 from carp.storage import MANIFEST, block_sums, check_folder, check_signed, load_arrays, save_arrays, seal, sha256
 from carp.storage.array_files import mapped_arrays, place_in
 from carp.storage.block_sums import CheckedBlocks, in_threads
-from carp.training.fitted_corpus import FittedCorpus
 
 pytestmark = pytest.mark.usefixtures("single_thread", "all_files_are_large")
 
@@ -53,7 +52,7 @@ def model(whole, tmp_path):
     return shutil.copytree(whole, tmp_path / "model")
 
 
-def texts_of(model) -> FittedCorpus:
+def texts_of(model):
     return carp.load(model, device="cpu").fitted_corpus.texts
 
 
