@@ -39,6 +39,8 @@ def all_files_are_large():
 @pytest.fixture(scope="module")
 def whole(all_files_are_large, saved, tmp_path_factory):
     records = carp.make_shop(people=40, things=15, reviews_per_person=6, seed=2).records()
+    for record in records:
+        record["user"] += " of a family with a long name" * 10  # ids lie after the texts, and fill blocks of their own
     for record in records[::3]:
         record["text"] += " Schön, eine Röhre für 5 €."
     file = tmp_path_factory.mktemp("shop") / "reviews.jsonl"
@@ -104,10 +106,10 @@ def test_a_file_has_at_most_so_many_blocks(monkeypatch):
 def test_damage_in_any_block_outside_of_the_texts_is_refused_on_opening(model):
     begin, end = place_of_texts(model)
     before = {name: (model / name).read_bytes() for name in (RECORDS, DOCUMENTS)}
+    assert len(before[RECORDS]) > end + 2 * BLOCK, "or the texts are the last of the blocks"
     for name, content in before.items():
-        outside = (0, len(content)) if name == DOCUMENTS else (begin, end)
-        for place in range(0, len(content), BLOCK):
-            if name == DOCUMENTS or not outside[0] <= place < outside[1]:
+        for place in [*range(0, len(content), BLOCK), len(content) - 1]:
+            if name == DOCUMENTS or not begin <= place < end:
                 flip(model / name, place)
                 with pytest.raises(DamagedError, match=DIFFERS):
                     carp.load(model, device="cpu")

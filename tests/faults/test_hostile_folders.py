@@ -126,6 +126,9 @@ def test_a_column_that_cannot_be_is_refused_by_name(model, file, column, edit, r
     monkeypatch.setattr(block_sums, "LARGE", 1)  # as columns of many millions are opened
     with pytest.raises(DamagedError, match=reason):
         carp.load(model, device="cpu")
+    seal(model, "model")  # with the sums of blocks
+    with pytest.raises(DamagedError, match=reason):
+        carp.load(model, device="cpu")
 
 
 def test_a_review_that_did_not_train_is_in_no_document(model):
