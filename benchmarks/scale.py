@@ -113,7 +113,9 @@ def opened(corpus: Path, within: Path | None, copies: int = 1) -> list[Line]:
         model, larger = Path(name) / "model", Path(name) / "larger"
         train = [sys.executable, "-m", "carp", "train", str(corpus), "--out", str(model), "--model", "bias"]
         trained, trained_memory, _ = watched([*train, "--device", "cpu", "--quiet"])
-        lines = [_opened(model) | {"train_seconds": round(trained, 1), "train_memory": trained_memory}]
+        lines = [_opened(model)]
+        training = {"part": "train", "reviews": lines[0]["reviews"], "train_seconds": round(trained, 1)}
+        lines.append(training | {"train_memory": trained_memory})
         if copies > 1:
             write_copies(model, copies, larger)
             lines.append(_opened(larger) | {"copies": copies})
@@ -244,7 +246,8 @@ def main() -> None:
     about |= {"cores": os.cpu_count()}
     about |= {"load_average": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d")}
     before = given.out.read_text().splitlines() if given.out.exists() else []
-    kept = [line for line in before if json.loads(line)["part"] != given.part]
+    anew = {line["part"] for line in lines}
+    kept = [line for line in before if json.loads(line)["part"] not in anew]
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text("\n".join([*kept, *(json.dumps({**line, **about}) for line in lines)]) + "\n")
 
