@@ -3,13 +3,15 @@
     python benchmarks/scale.py prepare --sizes 10000 100000 1000000 3000000 10000000 --out results/scale.jsonl
     python benchmarks/scale.py upkeep --out results/scale.jsonl
     python benchmarks/scale.py ray --sizes 1000000 --out results/scale.jsonl
-    python benchmarks/scale.py open --corpus CORPUS --out results/scale.jsonl
+    python benchmarks/scale.py open --corpus CORPUS --copies 10 --out results/scale.jsonl
 
 `prepare` reads reviews that yelp_shaped.py makes up, and leaves out those that are not of 2016 or 2017. `upkeep` trains
 on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, three times into copies of the model of
-which the median counts, and forgets the person who wrote most. Each command has one thread.
+which the median counts, and forgets the person who wrote most. Each command has one thread, and finds the bytecode that
+Python keeps after the first start of an installation, wherever this benchmark runs.
 `ray` compares preparing on a Ray cluster of this machine alone with the plain command. `open` trains the tuned biases
-on a corpus, which keeps all its reviews and documents as every model does, and opens the saved model in a new process.
+on a corpus, which keeps all its reviews and documents as every model does, and opens the saved model in a new process,
+and with --copies one that is so many copies of the last, with people and things of their own.
 Processor seconds are what counts on a machine that others use too.
 """
 
@@ -33,6 +35,7 @@ from typing import Any
 
 import prepare
 import yelp_shaped
+from model_copies import write_copies
 
 Line = dict[str, Any]
 YELP16_17 = ["--since", "2016-01-01", "--until", "2017-12-31"]
@@ -101,16 +104,28 @@ print(json.dumps({"reviews": len(model.fitted_corpus.user), "seconds": seconds, 
 """
 
 
-def opened(corpus: Path, within: Path | None) -> Line:
-    """Training and opening a model of a corpus: processor seconds, and the memory that is not a file's."""
+def opened(corpus: Path, within: Path | None, copies: int = 1) -> list[Line]:
+    """Training and opening a model of a corpus: processor seconds, and the memory that is not a file's.
+
+    With copies, a model that is so many copies of it is opened too.
+    """
     with tempfile.TemporaryDirectory(dir=within) as name:
-        model = Path(name) / "model"
+        model, larger = Path(name) / "model", Path(name) / "larger"
         train = [sys.executable, "-m", "carp", "train", str(corpus), "--out", str(model), "--model", "bias"]
         trained, trained_memory, _ = watched([*train, "--device", "cpu", "--quiet"])
-        said = watched([sys.executable, "-c", OPENING, str(model)])[2]
-        size = sum(file.stat().st_size for file in model.iterdir())
-    line = {"part": "open", "model_bytes": size, "train_seconds": round(trained, 1), "train_memory": trained_memory}
-    line |= json.loads(said)
+        lines = [_opened(model)]
+        training = {"part": "train", "reviews": lines[0]["reviews"], "train_seconds": round(trained, 1)}
+        lines.append(training | {"train_memory": trained_memory})
+        if copies > 1:
+            write_copies(model, copies, larger)
+            lines.append(_opened(larger) | {"copies": copies})
+    return lines
+
+
+def _opened(model: Path) -> Line:
+    size = sum(file.stat().st_size for file in model.iterdir())
+    line = {"part": "open", "model_bytes": size}
+    line |= json.loads(watched([sys.executable, "-c", OPENING, str(model)])[2])
     prepare.say(json.dumps(line))
     return line
 
@@ -152,6 +167,11 @@ def upkeep() -> list[Line]:
     """Processor seconds of training, of an update and of forgetting, each as the command that a user types."""
     with tempfile.TemporaryDirectory() as name:
         folder, reviews = Path(name), prepare.real_reviews()
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        _start(
+            "import carp.cli.train_command, carp.models.carp, carp.models.meeting, carp.training.loop, carp.recommender"
+        )
         random.Random(0).shuffle(reviews)
         for file, some in (("old.json", reviews[NEW:]), ("new.json", reviews[:NEW])):
             (folder / file).write_text("".join(json.dumps(one) + "\n" for one in some))
@@ -167,11 +187,11 @@ def _life(folder: Path, name: str, person: str) -> Line:
     model, copy, here = folder / name, folder / "copy", ("--device", "cpu")
     line = {"train": seconds("train", folder / "corpus", "--out", model, "--model", name, "--quiet", *here)}
     updates = []
-    for _ in range(TIMES):
+    for _ in range(1 + TIMES):  # the first one leaves its bytecode to the others
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(model, copy)
         updates.append(seconds("update", copy, folder / "new.json", *here))
-    line["update"] = statistics.median(updates)
+    line["update"] = statistics.median(updates[1:])
     line["forget"] = seconds("forget", copy, "--user", person, *here)
     line["start"] = _start("import carp.cli.entry, carp.recommender")  # is in each of the others
     line["start_of_torch"] = _start("import torch")  # is in the start
@@ -207,10 +227,15 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the temporary files lie")
     parser.add_argument("--last-corpus", type=Path, help="where the corpus of the last size is kept (prepare)")
     parser.add_argument("--corpus", type=Path, nargs="+", default=[], help="what carp prepare made (open)")
+    parser.add_argument(
+        "--copies", type=int, default=1, help="open so many copies of the last corpus' model too (open)"
+    )
     parser.add_argument("--out", type=Path, default=Path("results/scale.jsonl"))
     given = parser.parse_args()
     if given.part == "open":
-        lines = [opened(corpus, given.folder) for corpus in given.corpus]
+        copies = [1] * (len(given.corpus) - 1) + [given.copies]
+        pairs = zip(given.corpus, copies, strict=True)
+        lines = [line for corpus, count in pairs for line in opened(corpus, given.folder, count)]
     elif given.part == "prepare":
         lines = prepared(given.sizes, given.cores, given.folder, given.last_corpus)
     else:
@@ -221,7 +246,8 @@ def main() -> None:
     about |= {"cores": os.cpu_count()}
     about |= {"load_average": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d")}
     before = given.out.read_text().splitlines() if given.out.exists() else []
-    kept = [line for line in before if json.loads(line)["part"] != given.part]
+    anew = {line["part"] for line in lines}
+    kept = [line for line in before if json.loads(line)["part"] not in anew]
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text("\n".join([*kept, *(json.dumps({**line, **about}) for line in lines)]) + "\n")
 

@@ -816,7 +816,7 @@ class Recommender:
 
 
 def load(folder: Path | str, *, device: str = "auto", key_file: Path | str | None = None) -> Recommender:
-    """A saved recommender, ready to predict and explain. Damage is refused.
+    """A saved recommender, ready to predict and explain. Damage is refused, in texts of large ones on reading.
 
     Args:
         folder: What `Recommender.save` or `carp train` made.

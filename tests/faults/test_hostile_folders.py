@@ -19,13 +19,13 @@ import mixed_loads
 from carp.errors import CarpError, DamagedError, StorageError
 from carp.storage import (
     MANIFEST,
+    block_sums,
     check_folder,
     load_arrays,
     new_folder,
     opened_folder,
     save_arrays,
     seal,
-    sealed_folders,
     write_bytes,
 )
 from made_up_reviews import shop_reviews
@@ -123,7 +123,10 @@ def test_a_column_that_cannot_be_is_refused_by_name(model, file, column, edit, r
     seal(model, "model")
     with pytest.raises(DamagedError, match=reason):
         carp.load(model, device="cpu")
-    monkeypatch.setattr(sealed_folders, "MAPPED_FROM", 1)  # as columns of many millions are opened
+    monkeypatch.setattr(block_sums, "LARGE", 1)  # as columns of many millions are opened
+    with pytest.raises(DamagedError, match=reason):
+        carp.load(model, device="cpu")
+    seal(model, "model")  # with the sums of blocks
     with pytest.raises(DamagedError, match=reason):
         carp.load(model, device="cpu")
 

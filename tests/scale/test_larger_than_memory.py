@@ -25,7 +25,7 @@ from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.documents import Documents, ReviewCut, make_documents, training_words
 from carp.reviews.split import split_corpus
 from carp.reviews.text.vocabulary import TextSettings
-from carp.storage import load_arrays, save_arrays, sealed_folders
+from carp.storage import block_sums, load_arrays, save_arrays
 from carp.storage.array_files import mapped_arrays
 from carp.training.fitted_corpus import fit_corpus
 
@@ -50,7 +50,7 @@ def on_disk(monkeypatch):
     monkeypatch.setattr(making, "WORDS_IN_MEMORY", 0)
     monkeypatch.setattr(making, "WORDS_AT_ONCE", 500)
     monkeypatch.setattr(ragged, "WORDS_AT_ONCE", 300)
-    monkeypatch.setattr(sealed_folders, "MAPPED_FROM", 1)
+    monkeypatch.setattr(block_sums, "LARGE", 1)
     monkeypatch.setattr(string_column, "ENTRIES_AT_ONCE", 1_000)
     monkeypatch.setattr(column_checks, "BYTES_AT_ONCE", 100_000)
     monkeypatch.setattr(side_room, "BYTES_IN_MEMORY", 0)

@@ -20,7 +20,7 @@ from carp.models.batch import Sizes
 from carp.models.layers import TunedBiases
 from carp.persist.bounded_making import BoundedMaking
 from carp.persist.bundle_checks import (
-    check_characters,
+    CHARACTERS,
     check_documents,
     check_facts,
     check_finite,
@@ -28,16 +28,18 @@ from carp.persist.bundle_checks import (
     check_tensors,
     check_words,
     checked_dates,
+    late_texts,
 )
 from carp.persist.older_layouts import with_characters
 from carp.reviews.corpora.column_checks import ColumnFault, characters_in
 from carp.reviews.corpora.item_texts import ItemTexts
+from carp.reviews.corpora.late_texts import LateTexts
 from carp.reviews.corpora.provenance import FIRST_LAYOUT, check_made_with, differences, made_with
 from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.documents import Documents
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.text.vocabulary import Vocabulary
-from carp.storage import SealedFolder, new_folder, opened_folder, save_arrays, write_bytes, write_json
+from carp.storage import SealedFolder, block_sums, new_folder, opened_folder, save_arrays, write_bytes, write_json
 from carp.training.fitted_corpus import FittedCorpus
 
 KIND = "model"
@@ -194,6 +196,8 @@ def _records(fitted: FittedCorpus) -> dict[str, NDArray[Any]]:
     for name in STRINGS:
         column: StringColumn = getattr(fitted, name)
         arrays |= {f"{name}_bytes": np.asarray(column.data), f"{name}_offsets": np.asarray(column.offsets)}
+    if arrays["texts_bytes"].nbytes >= block_sums.LARGE:
+        arrays[CHARACTERS] = characters_in(fitted.texts).astype(np.int32)
     return arrays
 
 
@@ -211,20 +215,20 @@ def _item_texts(sealed: SealedFolder, items: int) -> ItemTexts:
 
 def _fitted_corpus(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> FittedCorpus:
     sealed.check_large()
-    files = ("records.safetensors", "documents.safetensors")
-    records, words = (sealed.arrays(file, mmap=True) for file in files)  # the only ones that grow with every review
-    strings = {n: StringColumn(records.pop(f"{n}_bytes"), records.pop(f"{n}_offsets")) for n in STRINGS}
+    words = sealed.arrays("documents.safetensors", mmap=True)  # these two are all that grow with every review
+    records, strings = _records_and_strings(sealed)
     vocabulary = Vocabulary.from_json(sealed.json("tokeniser.json"))
     check_words(vocabulary.words)
     check_records(strings, records, facts["levels"])
-    records = {name: np.array(column, subok=False) for name, column in records.items()}  # looked up at random
-    for side in ("user", "item"):
-        check_documents(side, words, strings, records, len(vocabulary), facts["max_words"])
+    records = {name: np.array(records[name], subok=False) for name in COLUMNS}  # looked up at random
+    texts, sizes = strings["texts"], (len(vocabulary), facts["max_words"])
     if layout == FIRST_LAYOUT:
-        words = with_characters(words, strings["texts"])
-    room = characters_in(strings["texts"])
+        for side in ("user", "item"):
+            check_documents(side, words, strings, records, *sizes, room=None)
+        words = with_characters(words, texts)
+    room = texts.characters if isinstance(texts, LateTexts) else characters_in(texts)
     for side in ("user", "item"):
-        check_characters(side, words, room)
+        check_documents(side, words, strings, records, *sizes, room)
     documents = {
         side: Documents(**{f.name: words[f"{side}.{f.name}"] for f in fields(Documents)}) for side in ("user", "item")
     }
@@ -241,3 +245,17 @@ def _fitted_corpus(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> 
         facts=facts["data"],
         cut=kind.review_cut(make_config(kind, facts["config"])),
     )
+
+
+def _records_and_strings(sealed: SealedFolder) -> tuple[dict[str, NDArray[Any]], dict[str, StringColumn]]:
+    """The columns of the records, and the strings apart. Texts of a large model are left to be checked on use."""
+    file = "records.safetensors"
+    records, later = sealed.arrays_but(file, "texts_bytes")
+    strings: dict[str, StringColumn] = {}
+    if later is not None and CHARACTERS in records:
+        strings["texts"] = late_texts(later, records, str(sealed.path / file))
+    elif later is not None:
+        records["texts_bytes"] = later.whole()
+    for name in set(STRINGS) - set(strings):
+        strings[name] = StringColumn(records[f"{name}_bytes"], records[f"{name}_offsets"])
+    return records, strings

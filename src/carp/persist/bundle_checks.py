@@ -18,14 +18,18 @@ from torch import Tensor, nn
 from carp.models.layers import SizedByData
 from carp.reviews.corpora import column_checks
 from carp.reviews.corpora.column_checks import ColumnFault, need
+from carp.reviews.corpora.late_texts import LateTexts
 from carp.reviews.corpora.records import LATEST, NO_TIME
-from carp.reviews.corpora.string_column import StringColumn, stretch, stretches
+from carp.reviews.corpora.string_column import StringColumn, let_go, stretch, stretches
 from carp.reviews.split_parts import PARTS, TRAIN
+from carp.storage import BytesCheckedOnUse, in_threads
 
 Arrays = dict[str, NDArray[Any]]
+Lengths = NDArray[np.signedinteger[Any]]
 ROUNDING = 1e-3  # ratings are kept in single precision
 MOST = 10**6  # of any whole number among a model's settings
 OWNERS = {"user": "users", "item": "items"}
+CHARACTERS = "texts_characters"  # how many each text has; only where texts are checked on use
 RESERVED = {"self", "model", "seed", "split_seed", "device"}  # are no settings
 
 
@@ -61,11 +65,12 @@ def _check_numbers(name: str, values: Any, count: int) -> None:
 
 
 def check_records(strings: Mapping[str, StringColumn], columns: Arrays, levels: int) -> None:
-    """Refuse records whose columns contradict each other."""
+    """Refuse records whose columns contradict each other. Texts that are checked on use are left to that."""
     records = len(columns["user"])
     column_checks.check_strings("users", strings["users"], distinct=True)
     column_checks.check_strings("items", strings["items"], distinct=True)
-    column_checks.check_strings("texts", strings["texts"], entries=records)
+    if not isinstance(strings["texts"], LateTexts):
+        column_checks.check_strings("texts", strings["texts"], entries=records)
     need(len(strings["users"]) > 0 and len(strings["items"]) > 0, "there are no users or no items")
     for name, kind in {"user": np.int32, "item": np.int32, "rating": np.float32, "part": np.int8}.items():
         column_checks.check_kind(name, columns[name], kind, records)
@@ -73,6 +78,18 @@ def check_records(strings: Mapping[str, StringColumn], columns: Arrays, levels: 
     column_checks.check_range("item", columns["item"], 0, len(strings["items"]) - 1)
     column_checks.check_range("rating", columns["rating"], 1 - ROUNDING, levels + ROUNDING)
     column_checks.check_range("part", columns["part"], 0, len(PARTS) - 1)
+
+
+def late_texts(content: BytesCheckedOnUse, columns: Arrays, where: str) -> LateTexts:
+    """Texts that are checked on use; what tells where each of them lies is checked now."""
+    offsets, characters, records = columns["texts_offsets"], columns[CHARACTERS], len(columns["user"])
+    column_checks.check_offsets("the offsets of texts", offsets, records, len(content.content))
+    column_checks.check_kind(CHARACTERS, characters, np.int32, records)
+    for first, last in stretches(records):
+        some = stretch(characters, first, last)
+        sizes = np.diff(stretch(offsets, first, last + 1))
+        need(bool(((some >= 0) & (some <= sizes)).all()), f"{CHARACTERS} are more than the texts can have")
+    return LateTexts(content, offsets, np.array(characters, subok=False), where)
 
 
 def checked_dates(columns: Arrays, records: int) -> NDArray[np.int64]:
@@ -83,43 +100,80 @@ def checked_dates(columns: Arrays, records: int) -> NDArray[np.int64]:
 
 
 def check_documents(
-    side: str, arrays: Arrays, strings: Mapping[str, StringColumn], columns: Arrays, words: int, max_words: int
+    side: str,
+    arrays: Arrays,
+    strings: Mapping[str, StringColumn],
+    columns: Arrays,
+    words: int,
+    max_words: int,
+    room: Lengths | None,
 ) -> None:
-    """Refuse documents that no corpus could have given: each word stands in a training review of its owner."""
-    tokens, owners = len(arrays[f"{side}.words"]), len(strings[OWNERS[side]])
-    offsets, review = arrays[f"{side}.offsets"], arrays[f"{side}.review"]
-    for name in ("words", "review"):
-        column_checks.check_kind(f"{side}.{name}", arrays[f"{side}.{name}"], np.int32, tokens)
-    column_checks.check_offsets(f"{side}.offsets", offsets, owners, tokens, most=max_words)
-    column_checks.check_range(f"{side}.words", arrays[f"{side}.words"], 1, words)
-    for first, last in stretches(tokens):
-        read = stretch(review, first, last)
+    """Refuse documents that no corpus could have given: each word stands in a training review of its owner.
+
+    It stands inside of the text, which has room for so many characters; None where characters are not known yet.
+    """
+    own = {name: arrays[f"{side}.{name}"] for name in ("words", "review", "offsets")}
+    if room is not None:
+        own["characters"] = arrays[f"{side}.characters"]
+    _check_kinds(side, own, len(strings[OWNERS[side]]), max_words)
+
+    def check_stretch(part: tuple[int, int]) -> None:
+        first, last = part
+        column_checks.check_range(f"{side}.words", own["words"][first:last], 1, words)
+        begins, read = review_runs(own["review"][first:last], own["offsets"], first)
         column_checks.check_range(f"{side}.review", read, 0, len(columns["user"]) - 1)
-        own = columns[side][read] == owners_of(offsets, first, last)
-        need(bool(own.all()), f"{side}.review names reviews of others")
+        owned = columns[side][read] == owners_of(own["offsets"], first + begins)
+        need(bool(owned.all()), f"{side}.review names reviews of others")
         need(bool((columns["part"][read] == TRAIN).all()), f"{side}.review names reviews that did not train")
+        if room is not None:
+            inside = _stand_inside(own["characters"][first:last], begins, room[read])
+            need(inside, f"{side}.characters stand outside of the texts")
+        for name in own.keys() - {"offsets"}:
+            let_go(own[name], first, last)
+
+    in_threads(check_stretch, stretches(len(own["words"])))
 
 
-def owners_of(offsets: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
-    """Whose words first to last are, of documents that lie end to end.
+def _check_kinds(side: str, own: Arrays, owners: int, max_words: int) -> None:
+    tokens = len(own["words"])
+    for name, rest in {"words": (), "review": (), "characters": (2,)}.items():
+        if name in own:
+            column_checks.check_kind(f"{side}.{name}", own[name], np.int32, tokens, *rest)
+    column_checks.check_offsets(f"{side}.offsets", own["offsets"], owners, tokens, most=max_words)
 
-    >>> owners_of(np.array([0, 2, 2, 5]), 1, 4).tolist()
+
+def _stand_inside(characters: NDArray[np.int32], runs: NDArray[np.int64], room: Lengths) -> bool:
+    """Whether words stand inside of their texts: runs of words begin at these places, in texts with so much room."""
+    begins, ends = np.asarray(characters).T
+    right_way = characters.min() >= 0 and (begins <= ends).all()
+    return bool(right_way and (np.maximum.reduceat(ends, runs) <= room).all())
+
+
+def review_runs(
+    read: NDArray[np.int32], offsets: NDArray[np.int64], first: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Where words, of which `first` is the number of the first, go on to another review or document, and the reviews.
+
+    Words of one review stand together, so that what holds of a review is looked up once and not for each word.
+
+    >>> [found.tolist() for found in review_runs(np.array([7, 7, 7, 4, 4]), np.array([0, 2, 5]), 0)]
+    [[0, 2, 3], [7, 7, 4]]
+    """
+    begins = np.ones(len(read), np.bool_)
+    np.not_equal(read[1:], read[:-1], out=begins[1:])
+    among, after = np.searchsorted(offsets, (first, first + len(read)))
+    begins[offsets[among:after] - first] = True
+    places = np.flatnonzero(begins)
+    return places, read[places]
+
+
+def owners_of(offsets: NDArray[np.int64], words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Whose words these are, of documents that lie end to end.
+
+    >>> owners_of(np.array([0, 2, 2, 5]), np.array([1, 2, 4])).tolist()
     [0, 2, 2]
     """
-    begin = int(np.searchsorted(offsets, first, side="right")) - 1
-    end = int(np.searchsorted(offsets, last))
-    edges = np.clip(offsets[begin : end + 1], first, last)
-    return np.repeat(np.arange(begin, end), np.diff(edges))
-
-
-def check_characters(side: str, arrays: Arrays, room: NDArray[np.int64]) -> None:
-    """Refuse words that stand outside of their texts, which have room for so many characters each."""
-    review, characters = arrays[f"{side}.review"], arrays[f"{side}.characters"]
-    column_checks.check_kind(f"{side}.characters", characters, np.int32, len(review), 2)
-    for first, last in stretches(len(review)):
-        begins, ends = stretch(characters, first, last).T
-        holds = (begins >= 0) & (begins <= ends) & (ends <= room[stretch(review, first, last)])
-        need(bool(holds.all()), f"{side}.characters stand outside of the texts")
+    return np.searchsorted(offsets, words, side="right") - 1
 
 
 def check_words(words: list[str]) -> None:

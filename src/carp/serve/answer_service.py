@@ -51,6 +51,7 @@ class AnswerService:
     """Answers about people and things by their ids. Not for several threads at once."""
 
     def __init__(self, recommender: Recommender) -> None:
+        recommender.fitted_corpus.check_texts()  # a damaged model never takes the place of one that answers
         self.corpus = RememberingCorpus.of(recommender.fitted_corpus)
         # With a corpus of its own that remembers; the caller's stays as it is.
         guide = recommender.explainer.guide if recommender.explainer.reads_by_guide else None

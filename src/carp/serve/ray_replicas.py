@@ -83,7 +83,8 @@ def _deploy(options: ServiceOptions) -> str:
     """Let the replicas be those of the model that is at its place now; its sum."""
     from ray import serve
 
-    carp.load(options.model, device="cpu")  # a model that cannot be loaded is refused here, in words
+    # A damaged model is refused here, in words.
+    carp.load(options.model, device="cpu").fitted_corpus.check_texts()
     order = ReplicaOrder(options, bundle_sum(options.model), this_carp())
 
     def build() -> Any:

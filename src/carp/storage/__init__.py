@@ -5,6 +5,7 @@ which is checked by the same opening that everything is read by. No pickle, no c
 """
 
 from carp.storage.array_files import arrays_of, load_arrays, save_arrays
+from carp.storage.block_sums import BytesCheckedOnUse, in_threads
 from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn
 from carp.storage.leftovers import bring_back, sweep
 from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
@@ -38,6 +39,7 @@ __all__ = [
     "KEY_FILE",
     "MANIFEST",
     "SIGNATURE",
+    "BytesCheckedOnUse",
     "SealedFolder",
     "append_json_line",
     "arrays_of",
@@ -49,6 +51,7 @@ __all__ = [
     "holding",
     "holding_if_free",
     "holding_in_turn",
+    "in_threads",
     "json_of",
     "kind_of",
     "load_arrays",

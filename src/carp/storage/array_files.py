@@ -114,6 +114,17 @@ def _mapped(file: BufferedReader, place: _Place) -> NDArray[Any]:
     return found
 
 
+def header_end(file: BufferedReader) -> int:
+    """Where the header of a safetensors file says that it ends, if it is no longer than a header can be."""
+    file.seek(0)
+    return PLACE + min(int.from_bytes(file.read(PLACE), "little"), MOST_HEADER)
+
+
+def place_in(array: NDArray[Any]) -> int:
+    """Where a mapped array begins in its file."""
+    return array.offset if isinstance(array, np.memmap) else 0
+
+
 def _places(file: BufferedReader) -> dict[str, _Place]:
     """Where each array lies; refused unless they fill the file, end to end."""
     size = os.fstat(file.fileno()).st_size
@@ -143,3 +154,20 @@ def _place(fact: Any, start: int) -> _Place:
 def _need(holds: bool, what: str) -> None:
     if not holds:
         raise ValueError(what)
+
+
+def plain_column(file: BufferedReader, *, mmap: bool) -> NDArray[Any]:
+    """A column that `np.save` wrote, left on the disk if that is asked for; a ValueError where it is anything else."""
+    file.seek(0)
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f"numpy's format {version} is not used here")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    begin, size = file.tell(), os.fstat(file.fileno()).st_size
+    if dtype.hasobject or dtype.fields is not None or fortran or len(shape) != 1:
+        raise ValueError("it is not a plain column")
+    if begin + shape[0] * dtype.itemsize != size:
+        raise ValueError("its length is not what it says")
+    if mmap:
+        return np.memmap(file, dtype, "r", begin, shape)
+    return np.frombuffer(file.read(), dtype)

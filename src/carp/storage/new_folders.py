@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from carp.errors import UsageError
+from carp.storage.block_sums import facts_of
 from carp.storage.folder_locks import holding
 from carp.storage.leftovers import beside, sweep
 from carp.storage.sealed_folders import FORMAT_VERSION, MANIFEST
 from carp.storage.signatures import KEY_FILE, SIGNATURE, sign_folder
-from carp.storage.written_files import disk_errors, sha256, sync_folder, write_json
+from carp.storage.written_files import disk_errors, sync_folder, write_json
 
 SEALING_THREADS = 4
 AT_CWD, EXCHANGE = -100, 2  # of Linux' renameat2
@@ -108,7 +109,7 @@ def refuse_existing(
 
 
 def seal(folder: Path, kind: str) -> None:
-    """Write the manifest: every file with its size and sha256. Where $CARP_KEY_FILE names a key, sign it."""
+    """Write the manifest: every file with its size and sums. Where $CARP_KEY_FILE names a key, sign it."""
     (folder / SIGNATURE).unlink(missing_ok=True)
     files = sorted(item for item in folder.rglob("*") if item.is_file() and item.name != MANIFEST)
     # The disk and the sums of large files take their time, and neither keeps the other waiting in threads.
@@ -125,4 +126,4 @@ def seal(folder: Path, kind: str) -> None:
 def _sealed(file: Path) -> dict[str, Any]:
     with file.open("rb") as handle:
         os.fsync(handle.fileno())
-    return {"bytes": file.stat().st_size, "sha256": sha256(file)}
+    return facts_of(file)

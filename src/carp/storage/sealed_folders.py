@@ -12,7 +12,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
@@ -22,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import CarpError, DamagedError, StorageError, UsageError
-from carp.storage.array_files import arrays_of, mapped_arrays
+from carp.storage import block_sums
+from carp.storage.array_files import PLACE, arrays_of, header_end, mapped_arrays, place_in, plain_column
+from carp.storage.block_sums import DIFFERS, BlockSums, BytesCheckedOnUse, CheckedBlocks, in_threads
 from carp.storage.leftovers import bring_back
 from carp.storage.signatures import KEY_FILE, MANIFEST, SIGNATURE, check_signature
 from carp.storage.written_files import json_of
 
 FORMAT_VERSION = 1
 MOST_FILES, MOST_MANIFEST = 1000, 1 << 20
-MAPPED_FROM = 1 << 28  # bytes of a file of arrays: larger ones are left on the disk where that is allowed
-SUMMING_THREADS = 4
 TRIES = 1000  # of opening a folder that is replaced again and again
 
 
@@ -71,46 +70,81 @@ class SealedFolder:
 
     def arrays(self, name: str, *, mmap: bool = False) -> dict[str, NDArray[Any]]:
         """The arrays of a file. A large file is left on the disk if that is allowed, and mapped by this opening."""
-        file = self._files[name]
-        if not mmap or os.fstat(file.fileno()).st_size < MAPPED_FROM:
+        if not mmap or not self._is_large(name):
             return arrays_of(self.read(name), self.path / name)
         if name not in self._checked:
             self._check(name)
-        return mapped_arrays(file, self.path / name)
+        return mapped_arrays(self._files[name], self.path / name)
+
+    def arrays_but(self, name: str, later: str) -> tuple[dict[str, NDArray[Any]], BytesCheckedOnUse | None]:
+        """The arrays of a file as `arrays` maps them, but for one of plain bytes, which is checked on use.
+
+        Nothing of that one is read yet: each of its blocks is checked when it is first asked for. Where the file is
+        small or has no sums of blocks, it is checked now and among the others.
+        """
+        blocks = self._blocks(name) if self._is_large(name) else None
+        if blocks is None:
+            return self.arrays(name, mmap=True), None
+        blocks.check(0, PLACE)
+        blocks.check(0, min(header_end(self._files[name]), blocks.size))  # it says where the arrays lie
+        arrays = mapped_arrays(self._files[name], self.path / name)
+        if later not in arrays or arrays[later].dtype != np.uint8 or arrays[later].ndim != 1:
+            blocks.check(0, blocks.size)
+            return arrays, None
+        left = BytesCheckedOnUse(arrays[later], blocks, place_in(arrays.pop(later)))
+        blocks.check(0, left.begin)
+        blocks.check(left.begin + len(left.content), blocks.size)
+        self._checked.add(name)
+        return arrays, left
 
     def check_large(self) -> None:
-        """Check the files that may be left on the disk, all at the same time: their sums take most of an opening."""
-        large = [name for name, file in self._files.items() if os.fstat(file.fileno()).st_size >= MAPPED_FROM]
-        with ThreadPoolExecutor(SUMMING_THREADS) as threads:
-            for _ in threads.map(self._check, large):
-                pass
+        """Check the large files that have no sums of blocks, all at the same time: each is summed by one core alone."""
+        facts = self.manifest["files"]
+        in_threads(self._check, [name for name in self._files if self._is_large(name) and "blocks" not in facts[name]])
 
     def column(self, name: str, *, mmap: bool) -> NDArray[Any]:
         """A column that `np.save` wrote, left on the disk if that is asked for."""
         file = self._files[name]
         self._check(name)
         try:
-            return _column(file, mmap=mmap)
+            return plain_column(file, mmap=mmap)
         except Exception as error:  # numpy reads the header with a parser of Python, which fails in many ways
             raise DamagedError(f"cannot be read ({error})", where=str(self.path / name), fix=self.again) from error
 
     def check_all(self) -> None:
-        """Check the files that nobody has read."""
+        """Check the files that nobody has read or will check on use."""
         for name in self._files:
             if name not in self._checked:
                 self._check(name)
 
+    def _is_large(self, name: str) -> bool:
+        return os.fstat(self._files[name].fileno()).st_size >= block_sums.LARGE
+
     def _check(self, name: str) -> None:
-        file = self._files[name]
+        file, blocks = self._files[name], self._blocks(name)
+        if blocks is not None:
+            blocks.check(0, blocks.size)
+            self._checked.add(name)
+            return
         file.seek(0)
         self._compare(name, hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
+
+    def _blocks(self, name: str) -> CheckedBlocks | None:
+        """The blocks of a file; None where there are no sums of them."""
+        facts = self.manifest["files"][name]
+        sums = BlockSums.of(facts)
+        if sums is None:
+            return None
+        return CheckedBlocks(self._files[name], facts["bytes"], sums, lambda what: self._refusal(name, what))
 
     def _compare(self, name: str, found: str, size: int) -> None:
         facts = self.manifest["files"][name]
         if (size, found) != (facts.get("bytes"), facts.get("sha256")):
-            what = "the file is damaged: it differs from what was saved"
-            raise DamagedError(what, where=str(self.path / name), fix=self.again)
+            raise self._refusal(name)
         self._checked.add(name)
+
+    def _refusal(self, name: str, what: str = DIFFERS) -> DamagedError:
+        return DamagedError(what, where=str(self.path / name), fix=self.again)
 
     def close(self) -> None:
         for file in self._files.values():
@@ -249,7 +283,11 @@ def _open_file(folder: SealedFolder, handle: int, name: str, facts: Any) -> None
     if not stat.S_ISREG(found.st_mode):
         raise DamagedError("a file of the folder is missing", where=where, fix=file_fix)
     if found.st_size != facts.get("bytes"):
-        raise DamagedError("the file is damaged: it differs from what was saved", where=where, fix=file_fix)
+        raise folder._refusal(name)
+    try:
+        BlockSums.of(facts)
+    except ValueError:
+        raise DamagedError("the manifest is damaged", where=str(folder.path / MANIFEST), fix=file_fix) from None
 
 
 def _open_in(handle: int, name: str) -> BufferedReader:
@@ -264,19 +302,3 @@ def _open_in(handle: int, name: str) -> BufferedReader:
         return open(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened), "rb")  # noqa: PTH123
     finally:
         os.close(opened)
-
-
-def _column(file: BufferedReader, *, mmap: bool) -> NDArray[Any]:
-    file.seek(0)
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):
-        raise ValueError(f"numpy's format {version} is not used here")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    begin, size = file.tell(), os.fstat(file.fileno()).st_size
-    if dtype.hasobject or dtype.fields is not None or fortran or len(shape) != 1:
-        raise ValueError("it is not a plain column")
-    if begin + shape[0] * dtype.itemsize != size:
-        raise ValueError("its length is not what it says")
-    if mmap:
-        return np.memmap(file, dtype, "r", begin, shape)
-    return np.frombuffer(file.read(), dtype)

@@ -64,6 +64,10 @@ class FittedCorpus:
         """The words of each item's title and categories; no words where unknown."""
         return no_names(len(self.items)) if self.item_texts is None else self.item_texts.names
 
+    def check_texts(self) -> None:
+        """Refuse damaged texts now; those of a large model are else checked when somebody reads them."""
+        _ = self.texts.data
+
     def title(self, item: int) -> str | None:
         """What an item is called, if that is known."""
         return None if self.item_texts is None else self.item_texts.titles[item] or None

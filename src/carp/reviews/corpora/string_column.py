@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from mmap import MADV_DONTNEED, mmap
+from mmap import ALLOCATIONGRANULARITY, MADV_DONTNEED, PAGESIZE, mmap
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Scalar = TypeVar("Scalar", bound=np.generic)
 ENTRIES_AT_ONCE = 1 << 18
 STRINGS_AT_ONCE = 1 << 12
+MAPPED_AROUND = 1 << 16  # bytes: around what is read, the system maps what it has at hand
 
 
 def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
@@ -22,15 +23,21 @@ def stretch(column: NDArray[Scalar], first: int, last: int) -> NDArray[Scalar]:
     if _map_of(column) is None:
         return column[first:last]
     values = np.array(column[first:last], subok=False)
-    let_go(column)
+    let_go(column, first, last)
     return values
 
 
-def let_go(column: NDArray[Any]) -> None:
-    """Let go of all pages of a memory-mapped column: around what is read, the system maps what it has at hand."""
+def let_go(column: NDArray[Any], first: int = 0, last: int | None = None) -> None:
+    """Let go of the pages of a memory-mapped column, all or those of a part, which other threads do not read."""
     file = _map_of(column)
-    if file is not None:
-        file.madvise(MADV_DONTNEED)
+    if file is None or not isinstance(column, np.memmap):
+        return
+    start, step, end = column.offset % ALLOCATIONGRANULARITY, column.strides[0], len(file)
+    begin = max(0, start + first * step - MAPPED_AROUND) // PAGESIZE * PAGESIZE
+    if last is not None:
+        end = min(end, start + last * step + MAPPED_AROUND)
+    if begin < end:
+        file.madvise(MADV_DONTNEED, begin, end - begin)
 
 
 def _map_of(column: NDArray[Any]) -> mmap | None:
@@ -96,12 +103,16 @@ class StringColumn:
     def __getitem__(self, place: int) -> str:
         if not 0 <= place < len(self):
             raise IndexError(f"{place} is not among {len(self)} strings")
-        return self.data[self.offsets[place] : self.offsets[place + 1]].tobytes().decode("utf-8")
+        return self.between(int(self.offsets[place]), int(self.offsets[place + 1])).decode("utf-8")
+
+    def between(self, begin: int, end: int) -> bytes:
+        """Some of the bytes of all strings."""
+        return self.data[begin:end].tobytes()
 
     def __iter__(self) -> Iterator[str]:
         for first in range(0, len(self), STRINGS_AT_ONCE):  # one by one, they would be cut out of the column slowly
             edges = np.asarray(self.offsets[first : first + STRINGS_AT_ONCE + 1])
-            content = self.data[edges[0] : edges[-1]].tobytes()
+            content = self.between(int(edges[0]), int(edges[-1]))
             for begin, end in itertools.pairwise((edges - edges[0]).tolist()):
                 yield content[begin:end].decode("utf-8")
 
