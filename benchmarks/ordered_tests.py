@@ -64,13 +64,17 @@ class PlannedTests:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.report.failed = self.report.failed or report.nodeid
+            self._failed(report.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.report.seconds.setdefault(report.nodeid, {})[report.when or ""] = report.duration
         if report.failed:
-            self.report.failed = self.report.failed or report.nodeid
+            self._failed(report.nodeid)
         self.report.passed += report.when == "call" and report.passed
+
+    def _failed(self, name: str) -> None:
+        if self.report.failed is None:
+            self.report.failed = name
 
     def pytest_sessionfinish(self) -> None:
         if self.lines:

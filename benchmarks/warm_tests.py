@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 # Those that take long to import. With one thread each: a process of several cannot be forked.
-LIBRARIES = ("torch", "torch._dynamo", "torch.optim", "sklearn.linear_model", "pandas", "scipy.sparse.linalg")
-LIBRARIES += ("safetensors.torch", "hypothesis.extra.numpy", "_hypothesis_pytestplugin", "pytest", "coverage")
+LIBRARIES = ["torch", "torch._dynamo", "torch.optim", "sklearn.linear_model", "pandas", "scipy.sparse.linalg"]
+LIBRARIES += ["safetensors.torch", "hypothesis.extra.numpy", "_hypothesis_pytestplugin", "pytest", "coverage"]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ONE_THREAD["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
 ENDLESS = -1  # instead of an exit code
