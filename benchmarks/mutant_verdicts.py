@@ -36,7 +36,9 @@ KEPT = ROOT / "build" / "mutants"
 COPIED = ("src", "tests", "benchmarks", "pyproject.toml")
 FEWER = {"CARP_KILLS": "4", "CARP_BUNDLES": "4", "CARP_EXAMPLES": "20", "OMP_NUM_THREADS": "1"}
 PLUGINS = ("_hypothesis_pytestplugin", "ordered_tests")
-SECONDS = 600  # that one run of tests may take; a mutant that never ends is noticed too
+SECONDS = 600  # that unbroken code may take for all tests of a room
+PATIENCE = 5  # times as long as unbroken code took a mutant may take: one that never ends is noticed too
+SHORTEST_PATIENCE = 120.0  # seconds
 NO_TESTS = 5  # exit code of pytest
 FIXTURE = 1.0  # seconds of setup above which it counts for all tests of the file, not for the first alone
 
@@ -57,6 +59,12 @@ class Learned:
     failed: str | None
     seconds: dict[str, dict[str, float]]  # test → setup, call, teardown → seconds
     reached: dict[str, dict[str, list[str]]]  # file → line → tests
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which a mutant is taken for one that never ends."""
+        took = sum(second for stages in self.seconds.values() for second in stages.values())
+        return max(SHORTEST_PATIENCE, PATIENCE * took)
 
     def reaching(self, file: str, first: int, last: int) -> list[str]:
         """Tests that reach a statement: those that get deepest into it first, then by file, the quickest first."""
@@ -122,7 +130,7 @@ class Workshop:
             f"data_file = {lines / 'lines'}\ninclude =\n  {include}\n"
         )
         more = {"COVERAGE_PROCESS_START": str(settings)}  # read by processes that the tests start
-        code, report = self._run(tests, Plan("", coverage=str(settings)), more)
+        code, report = self._run(tests, Plan("", coverage=str(settings)), SECONDS, more)
         failed = report.failed if report.failed or code == 0 else f"exit code {code}"
         found = CoverageData(str(self.place / "all-lines"))
         found.erase()
@@ -165,37 +173,42 @@ class Workshop:
         while True:
             _write_source(path, mutant.applied_to(whole))
             try:
-                failed = self._first_failure(reaching, tests, in_vain)
+                failed = self._first_failure(reaching, tests, in_vain, learned.patience)
             finally:
                 _write_source(path, whole)
-            if failed is None or failed not in learned.seconds or self._passes_alone(failed):
+            if failed is None or failed not in learned.seconds or self._passes_alone(failed, learned.patience):
                 return failed
             in_vain.append(failed)
 
-    def _first_failure(self, reaching: list[str], tests: list[str], in_vain: list[str]) -> str | None:
+    def _first_failure(self, reaching: list[str], tests: list[str], in_vain: list[str], patience: float) -> str | None:
         if reaching:
             files = [*dict.fromkeys(map(_file_of, reaching))]
-            failed = self._failure(files, Plan("", reaching, only=True, without=in_vain))
+            failed = self._failure(files, Plan("", reaching, only=True, without=in_vain), patience)
             if failed is not None:
                 return failed
-        return self._failure(tests, Plan("", without=[*reaching, *in_vain]))
+        return self._failure(tests, Plan("", without=[*reaching, *in_vain]), patience)
 
-    def _failure(self, tests: Iterable[str], plan: Plan) -> str | None:
-        code, report = self._run(tests, plan)
+    def _failure(self, tests: Iterable[str], plan: Plan, patience: float) -> str | None:
+        code, report = self._run(tests, plan, patience)
         if code == ENDLESS:
-            return f"no end within {SECONDS} s"
+            return f"no end within {patience:.0f} s"
         if code not in (0, NO_TESTS):
             return report.failed or f"exit code {code}"
         return None
 
-    def _passes_alone(self, test: str) -> bool:
-        if test not in self.passes_alone and self._failure([_file_of(test)], Plan("", [test], only=True)) is None:
-            self.passes_alone.add(test)
-        return test in self.passes_alone
+    def _passes_alone(self, test: str, patience: float) -> bool:
+        if test in self.passes_alone:
+            return True
+        if self._failure([_file_of(test)], Plan("", [test], only=True), patience) is not None:
+            return False
+        self.passes_alone.add(test)
+        return True
 
     # ---- running tests
 
-    def _run(self, tests: Iterable[str], plan: Plan, more: dict[str, str] | None = None) -> tuple[int, Report]:
+    def _run(
+        self, tests: Iterable[str], plan: Plan, patience: float, more: dict[str, str] | None = None
+    ) -> tuple[int, Report]:
         temporary, planned, reported = (self.place / name for name in ("temporary", "plan.json", "report.json"))
         for folder in (temporary, self.place / "tests"):
             shutil.rmtree(folder, ignore_errors=True)
@@ -213,7 +226,7 @@ class Workshop:
         arguments += [word for name in PLUGINS for word in ("-p", name)]
         there = [test for test in tests if (self.tree / test).exists()]
         environment = {**self.environment, PLAN: str(planned), **(more or {})}
-        run = Run(str(self.tree), [*arguments, *there], environment, str(self.place / "log"), SECONDS)
+        run = Run(str(self.tree), [*arguments, *there], environment, str(self.place / "log"), patience)
         code = self.warm.code(run)
         report = Report(**json.loads(reported.read_text("utf-8"))) if reported.exists() else Report()
         return code, report
