@@ -177,6 +177,7 @@ def schema(options: argparse.Namespace) -> Part:
     with serving(options) as (_, port):
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{port}/openapi.json"]
         command += ["--checks", "all", "--max-examples", str(examples), "--seed", str(options.seed + 1), "--no-color"]
+        command += ["--request-timeout", str(START)]  # how long an answer takes says how busy the machine is
         with tempfile.TemporaryDirectory() as folder:  # where it keeps what it found
             (Path(folder) / "schemathesis.toml").write_text(MAY_BE_TOO_LARGE)
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
@@ -561,6 +562,7 @@ def record(out: Path, name: str, part: Part, options: argparse.Namespace) -> Non
     line = {"part": name, "command": command, "figures": part.figures, "wanted": part.wanted, "reached": part.reached}
     cores = {"cores": len(options.cores.split(",")) if options.cores else os.cpu_count()}
     line |= {**cores, "load_average": round(os.getloadavg()[0], 1), **where_and_when()}
+    line["model"] = json.loads((options.model / "model.json").read_text("utf-8"))["model"]
     put_line(out, line)
     print(json.dumps(line))
 
