@@ -21,8 +21,10 @@ import shutil
 import tempfile
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ SECONDS = 600  # that unbroken code may take for all tests of a room
 PATIENCE = 5  # times as long as unbroken code took a mutant may take: one that never ends is noticed too
 SHORTEST_PATIENCE = 120.0  # seconds
 NO_TESTS = 5  # exit code of pytest
+AFTER = 40  # lines behind a statement: a test that reaches few of them was refused at it
 FIXTURE = 1.0  # seconds of setup above which it counts for all tests of the file, not for the first alone
 
 
@@ -67,25 +70,32 @@ class Learned:
         return max(SHORTEST_PATIENCE, PATIENCE * took)
 
     def reaching(self, file: str, first: int, last: int) -> list[str]:
-        """Tests that reach a statement: those that get deepest into it first, then by file, the quickest first."""
-        depth: dict[str, int] = {}
-        for line in range(first, last + 1):
-            for test in self.reached.get(file, {}).get(str(line), []):
-                depth[test] = depth.get(test, 0) + 1
-        by_file: dict[tuple[int, str], list[str]] = {}
-        for test, lines in depth.items():
-            by_file.setdefault((-lines, _file_of(test)), []).append(test)
-        groups = sorted(
-            (deep, self._fixtures(of) + min(map(self._call, some)), some) for (deep, of), some in by_file.items()
-        )
-        return [test for *_, some in groups for test in sorted(some, key=self._call)]
+        """Tests that reach a statement, those most likely to notice it first, and the quickest of these.
 
-    def _call(self, test: str) -> float:
-        return self.seconds[test].get("call", 0.0)
+        Most likely are tests that get deepest into it, as into a check that refuses, and of these the ones that go
+        least far beyond it, as where something was refused.
+        """
+        inside, after = (self._lines(file, one) for one in (range(first, last + 1), range(last + 1, last + 1 + AFTER)))
 
-    def _fixtures(self, file: str) -> float:
-        setups = (took.get("setup", 0.0) for test, took in self.seconds.items() if _file_of(test) == file)
-        return sum(seconds for seconds in setups if seconds > FIXTURE)
+        def order(test: str) -> tuple[int, int, float, str, float]:
+            of = _file_of(test)
+            return -inside[test], after[test], self._fixtures[of], of, self.seconds[test].get("call", 0.0)
+
+        return sorted(inside, key=order)
+
+    def _lines(self, file: str, lines: range) -> Counter[str]:
+        """How many of the lines each test reaches."""
+        reached = self.reached.get(file, {})
+        return Counter(test for line in lines for test in reached.get(str(line), []))
+
+    @cached_property
+    def _fixtures(self) -> dict[str, float]:
+        """Seconds of setup for all tests of a file."""
+        found = {_file_of(test): 0.0 for test in self.seconds}
+        for test, took in self.seconds.items():
+            setup = took.get("setup", 0.0)
+            found[_file_of(test)] += setup if setup > FIXTURE else 0.0
+        return found
 
 
 def _file_of(test: str) -> str:

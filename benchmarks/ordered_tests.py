@@ -67,7 +67,7 @@ class PlannedTests:
             self._failed(report.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.report.seconds.setdefault(report.nodeid, {})[report.when or ""] = report.duration
+        self.report.seconds.setdefault(report.nodeid, {})[str(report.when)] = report.duration
         if report.failed:
             self._failed(report.nodeid)
         self.report.passed += report.when == "call" and report.passed
