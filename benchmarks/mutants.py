@@ -10,16 +10,14 @@ from __future__ import annotations
 import argparse
 import ast
 import json
-import os
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
+
+import mutant_verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED, READ, COLUMNS = "src/carp/storage", "src/carp/reviews/sources", "src/carp/reviews/corpora"
@@ -57,7 +55,8 @@ ROOMS = {
         [f"{FAULTS}/test_bad_reviews.py", "tests/reviews/test_formats.py"],
     ),
 }
-SECONDS = 600  # that the tests of one mutant may take; a mutant that never ends is noticed too
+# Statements that change nothing that could be noticed, by file and first line, with the reason.
+EQUIVALENT: dict[tuple[str, str], str] = {}
 
 
 @dataclass(frozen=True)
@@ -71,23 +70,20 @@ class Mutant:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.what}"
 
-    def apply(self, tree: Path) -> None:
-        path = tree / self.file
-        lines = path.read_text("utf-8").splitlines(keepends=True)
+    def applied_to(self, source: str) -> str:
+        lines = source.splitlines(keepends=True)
         indent = lines[self.line - 1][: len(lines[self.line - 1]) - len(lines[self.line - 1].lstrip())]
         lines[self.line - 1 : self.last] = [f"{indent}{self.instead}\n"]
-        path.write_text("".join(lines), "utf-8")
+        return "".join(lines)
 
 
 def mutants_of(file: str) -> Iterator[Mutant]:
     """One for each statement that can be left out: calls, checks that raise, and clean-ups."""
     source = (ROOT / file).read_text("utf-8")
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        for statement in ast.walk(node):
-            if _can_go(statement):
-                yield _without(file, source, statement)
+    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
+    statements = (one for function in functions for one in ast.walk(function) if _can_go(one))
+    for statement in dict.fromkeys(statements):  # one of a function inside a function is found twice
+        yield _without(file, source, statement)
 
 
 def _can_go(statement: ast.AST) -> TypeGuard[ast.stmt]:
@@ -102,50 +98,34 @@ def _without(file: str, source: str, statement: ast.stmt) -> Mutant:
     return Mutant(file, statement.lineno, statement.end_lineno, words, "pass")
 
 
-def survives(mutant: Mutant | None, tests: list[str]) -> bool:
-    """Whether all tests pass with a statement left out, or without a mutant, with all of them."""
-    with tempfile.TemporaryDirectory() as place:
-        tree = Path(place)
-        for name in ("src", "tests", "benchmarks"):
-            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", tree)
-        if mutant is not None:
-            mutant.apply(tree)
-        there = [test for test in tests if (tree / test).exists()]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *there]
-        more = {"CARP_KILLS": "4", "CARP_BUNDLES": "4", "CARP_EXAMPLES": "20", "OMP_NUM_THREADS": "1"}
-        paths = [str(tree / "src"), str(tree / "benchmarks"), *_packages_elsewhere()]
-        environment = {**os.environ, **more, "PYTHONPATH": os.pathsep.join(paths)}
-        try:
-            done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0
-
-
-def _packages_elsewhere() -> list[str]:
-    """Where packages were put that are not installed; never the code that is to be broken."""
-    return [
-        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and ROOT not in Path(path).parents
-    ]
-
-
-def chosen(rooms: list[str], share: float = 1.0, seed: int = 0) -> list[tuple[Mutant, list[str]]]:
-    """The mutants of some rooms, or a share of them by chance, each with the tests that should notice it."""
-    every = [(m, ROOMS[room].noticed_by) for room in rooms for file in ROOMS[room].broken for m in mutants_of(file)]
+def chosen(rooms: list[str], share: float = 1.0, seed: int = 0) -> list[tuple[Mutant, str]]:
+    """The mutants of some rooms, or a share of them by chance, each with its room."""
+    every = [(m, room) for room in rooms for file in ROOMS[room].broken for m in mutants_of(file)]
+    every = [(m, room) for m, room in every if (m.file, m.what) not in EQUIVALENT]
     return every if share == 1 else random.Random(seed).sample(every, max(1, round(share * len(every))))
+
+
+def learned(room: str) -> mutant_verdicts.Learned:
+    """Which tests of a room reach which lines of unbroken code, and whether all of them pass."""
+    return mutant_verdicts.workshop().learned(room, ROOMS[room].noticed_by, ROOMS[room].broken)
+
+
+def verdict(mutant: Mutant, room: str) -> mutant_verdicts.Verdict:
+    known = learned(room)
+    if known.failed is not None:
+        raise RuntimeError(f"{known.failed} fails with the code as it is, so that the tests of {room} notice nothing")
+    return mutant_verdicts.workshop().verdict(mutant, known, ROOMS[room].noticed_by)
 
 
 def run(rooms: list[str], share: float = 1.0, seed: int = 0) -> dict[str, Any]:
     """Try the mutants of some rooms, or a share of them by chance; which survived."""
     some, survived = chosen(rooms, share, seed), []
-    for room in rooms:
-        if not survives(None, ROOMS[room].noticed_by):
-            raise SystemExit(f"the tests of {room} fail with the code as it is, and so notice nothing")
-    for number, (mutant, tests) in enumerate(some):
-        if survives(mutant, tests):
+    for number, (mutant, room) in enumerate(some):
+        found = verdict(mutant, room)
+        said = f"noticed by {found.noticed_by}" if found.noticed_by else "SURVIVED"
+        print(f"{number + 1} of {len(some)}: {mutant}: {said}, {found.seconds} s", file=sys.stderr, flush=True)
+        if found.noticed_by is None:
             survived.append(str(mutant))
-            print(f"{number + 1} of {len(some)} survived: {mutant}", file=sys.stderr, flush=True)
     return {"rooms": rooms, "mutants": len(some), "seed": seed, "survived": survived}
 
 

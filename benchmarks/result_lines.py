@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ def tell_report(report: dict[str, Any]) -> int:
 
 
 def where_and_when() -> dict[str, str]:
-    """The machine and the day of a measurement."""
+    """The machine and the day of a measurement, and the commit, with a + where files were changed since."""
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    return {"machine": system, "date": time.strftime("%Y-%m-%d")}
+    found = {"machine": system, "date": time.strftime("%Y-%m-%d")}
+    return found | ({"commit": commit} if (commit := _commit()) else {})
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=7", "--dirty=+"]
+    try:
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    except OSError:  # there is no git
+        return ""
+    return done.stdout.strip()

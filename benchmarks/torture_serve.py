@@ -44,6 +44,8 @@ from result_lines import put_line, where_and_when
 
 START = 120  # seconds
 SWAPS = 50
+MOST_WARMING = 10  # rounds before memory is measured
+STANDS_STILL = 0.01  # growth of memory in a round below which all is kept that will be
 # A description can limit each field and not all of them together. What is too large, for a body or for an address, is
 # refused with 413 or 414, as declared; schemathesis by itself takes these for neither an answer nor a refusal.
 MAY_BE_TOO_LARGE = """
@@ -177,6 +179,7 @@ def schema(options: argparse.Namespace) -> Part:
     with serving(options) as (_, port):
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{port}/openapi.json"]
         command += ["--checks", "all", "--max-examples", str(examples), "--seed", str(options.seed + 1), "--no-color"]
+        command += ["--request-timeout", str(START)]  # how long an answer takes says how busy the machine is
         with tempfile.TemporaryDirectory() as folder:  # where it keeps what it found
             (Path(folder) / "schemathesis.toml").write_text(MAY_BE_TOO_LARGE)
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
@@ -237,8 +240,12 @@ def clients(options: argparse.Namespace) -> Part:
             await load.run(asked, "127.0.0.1", port, 64)
             return asked
 
-        asyncio.run(ask(max(20.0, seconds / 10), options.seed))  # until what is kept is full
-        before = memory(family_of(service.pid))
+        before = 0.0
+        for turn in range(MOST_WARMING):  # until what is kept is full, which takes longer where others compute too
+            asyncio.run(ask(max(20.0, seconds / 10), options.seed - turn))
+            earlier, before = before, memory(family_of(service.pid))
+            if before < earlier * (1 + STANDS_STILL):
+                break
         with watched(port) as health:
             found = asyncio.run(ask(seconds, options.seed + 1))
         after = memory(family_of(service.pid))
@@ -561,6 +568,7 @@ def record(out: Path, name: str, part: Part, options: argparse.Namespace) -> Non
     line = {"part": name, "command": command, "figures": part.figures, "wanted": part.wanted, "reached": part.reached}
     cores = {"cores": len(options.cores.split(",")) if options.cores else os.cpu_count()}
     line |= {**cores, "load_average": round(os.getloadavg()[0], 1), **where_and_when()}
+    line["model"] = json.loads((options.model / "model.json").read_text("utf-8"))["model"]
     put_line(out, line)
     print(json.dumps(line))
 

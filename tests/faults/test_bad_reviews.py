@@ -266,6 +266,8 @@ def test_places_without_a_file_are_named(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     refused(pipe, "pipe")
+    with pytest.raises(InputError, match="this is a folder"):
+        detect_format(tmp_path)
 
 
 @pytest.mark.parametrize(

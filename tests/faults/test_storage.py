@@ -27,9 +27,11 @@ from carp.storage import (
     load_arrays,
     new_file,
     new_folder,
+    opened_folder,
     read_json,
     read_json_lines,
     save_arrays,
+    sealed_folders,
     sweep,
     write_bytes,
     write_json,
@@ -593,3 +595,19 @@ def test_what_is_no_folder_of_ours_is_refused(folder, tmp_path):
     (folder / MANIFEST).unlink()
     with pytest.raises(DamagedError, match=r"manifest\.json is missing"):
         check_folder(folder, "thing")
+
+
+@pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
+@pytest.mark.parametrize("name", ["column.npy", "arrays.safetensors"])
+def test_no_number_of_a_damaged_file_is_given_out(tmp_path, monkeypatch, name, mmap):
+    """Whoever opens a file is refused at once, and does not depend on somebody who checks the whole folder later."""
+    monkeypatch.setattr(sealed_folders, "MAPPED_FROM", 1)
+    numbers = np.arange(1000)
+    with new_folder(tmp_path / "thing", "thing") as partial:
+        np.save(partial / "column.npy", numbers)
+        save_arrays(partial / "arrays.safetensors", {"numbers": numbers})
+    with (tmp_path / "thing" / name).open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x01")
+    with opened_folder(tmp_path / "thing", "thing") as opened, pytest.raises(DamagedError, match="differs from what"):
+        opened.column(name, mmap=mmap) if name.endswith(".npy") else opened.arrays(name, mmap=mmap)

@@ -34,7 +34,8 @@ from carp.explain.named_words import NamedReasons, NamedWords, nothing_named
 from carp.explain.pair_texts import PLACES, Floats, PaddedTexts, PairTexts, batch_of, blocks
 from carp.explain.phrases import merged
 from carp.explain.question import Detail, Question, as_batch, held_out
-from carp.models.meeting import Meeting, MeetingParts
+from carp.models.batch import Batch
+from carp.models.meeting import KeptSide, Meeting, MeetingParts
 from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_model import FittedModel
@@ -129,6 +130,8 @@ class SummedExplainer(AttentionExplainer):
         super().__init__(fitted)
         # What is the same for every pair, as long as somebody keeps the document.
         self._read_before: WeakKeyDictionary[ReadableDocument, ReadSentences] = WeakKeyDictionary()
+        self._of_people: WeakKeyDictionary[ReadableDocument, KeptSide] = WeakKeyDictionary()
+        self._of_things: WeakKeyDictionary[ReadableDocument, KeptSide] = WeakKeyDictionary()
 
     @cached_property
     def _shares(self) -> torch.Tensor:
@@ -148,7 +151,7 @@ class SummedExplainer(AttentionExplainer):
     @torch.no_grad()
     def _explain_one(self, question: Question, detail: Detail) -> Explanation:
         batch = as_batch(self.corpus, question, self.fitted.device)
-        parts, *pulled = self._model.parts(batch, self._shares)
+        parts, *pulled = self._model.parts(batch, self._shares, self._terms(question, batch))
         total = parts.total()
         rated = self._model.as_rating(total, batch.users)
         rating = float(np.clip(float(rated[0]), 1, self.corpus.levels))
@@ -170,6 +173,14 @@ class SummedExplainer(AttentionExplainer):
             texts_move=self._star * (rating - float(np.clip(without, 1, self.corpus.levels))),
         )
         return self.explanation(question, rating, self.baselines([question])[0], reasons)
+
+    def _terms(self, question: Question, batch: Batch) -> tuple[KeptSide, KeptSide]:
+        user, item, model = question.user_document, question.item_document, self._model
+        if user not in self._of_people:
+            self._of_people[user] = model.user_terms(batch.user_words, batch.user_reviews)
+        if item not in self._of_things:
+            self._of_things[item] = model.item_terms(batch.item_words, batch.item_reviews)
+        return self._of_people[user], self._of_things[item]
 
     # ---- the sum
 

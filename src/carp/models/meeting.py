@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -134,14 +135,18 @@ class MeetingSide(SizedByData):
         scale = to_length_one(away)
         return away * scale, scale
 
-    def read(self, rows: Tensor, terms: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """Of each occurrence its part of w · x [T], and of x in the directions less the centre [T, k]."""
+    def read(self, rows: Tensor, terms: Tensor, size: int) -> TermValues:
+        """What the distinct terms of documents are worth, and where each occurrence's term stands among them."""
         row, term, value, count, place = self._values(rows, terms)
         by_row = Segments.of(row, size)
         entry = value / text_length(value, by_row)[row]
         of_centre = value / by_row.sums(value).clamp_min(EMPTY)[row]
-        image = self.directions[term] * entry.unsqueeze(1) - of_centre.unsqueeze(1) * self.centre
-        return (entry * self.weight[term] / count)[place], (image / count.unsqueeze(1))[place]
+        return TermValues(term, entry, of_centre, count, place, (entry * self.weight[term] / count)[place])
+
+    def image(self, of: TermValues) -> Tensor:
+        """Of each occurrence its part of x in the directions less the centre [T, k]."""
+        found = self.directions[of.term] * of.entry.unsqueeze(1) - of.of_centre.unsqueeze(1) * self.centre
+        return (found / of.count.unsqueeze(1))[of.place]
 
     def _values(self, rows: Tensor, terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Document, term, TF-IDF before lengths, and count of each distinct term; where each occurrence's stands."""
@@ -263,10 +268,13 @@ class Meeting(SizedByData, RatingModel):
         """What each word of both documents, and the name [B], add to f, together `text`; a meeting goes in halves."""
         return self._words_add(batch, *self._read(batch))
 
-    def parts(self, batch: Batch, shares: Tensor) -> tuple[MeetingParts, Tensor, Tensor]:
+    def parts(
+        self, batch: Batch, shares: Tensor, kept: tuple[KeptSide, KeptSide] | None = None
+    ) -> tuple[MeetingParts, Tensor, Tensor]:
         """f as a sum over groups of words, where each word has shares in groups [words + 1, G] that sum to 1; and what
-        each word of both documents adds."""
-        user, item = self._read(batch)
+        each word of both documents adds. Sides that were `kept` must be of these documents and have met no other
+        shares."""
+        user, item = self._read(batch) if kept is None else map(SideReading, kept)
         of_user, user_places = user.by_group(shares)
         of_item, item_places = item.by_group(shares)
         item_places = torch.cat([item_places, self._name_places(batch, item).unsqueeze(1)], 1)
@@ -301,14 +309,21 @@ class Meeting(SizedByData, RatingModel):
         return names - self.item_side.centre * silent
 
     def _read(self, batch: Batch) -> tuple[SideReading, SideReading]:
-        def side(of: MeetingSide, words: Tensor, reviews: Tensor) -> SideReading:
-            found = term_occurrences(words, reviews, self.bigrams, self.sizes.words)
-            return SideReading(words, found, self.sizes.words, *of.read(found[0], found[1], len(words)))
-
         return (
-            side(self.user_side, batch.user_words, batch.user_reviews),
-            side(self.item_side, batch.item_words, batch.item_reviews),
+            SideReading(self.user_terms(batch.user_words, batch.user_reviews)),
+            SideReading(self.item_terms(batch.item_words, batch.item_reviews)),
         )
+
+    def user_terms(self, words: Tensor, reviews: Tensor) -> KeptSide:
+        """What is the same of people's documents whatever thing they meet."""
+        return self._terms(self.user_side, words, reviews)
+
+    def item_terms(self, words: Tensor, reviews: Tensor) -> KeptSide:
+        return self._terms(self.item_side, words, reviews)
+
+    def _terms(self, side: MeetingSide, words: Tensor, reviews: Tensor) -> KeptSide:
+        found = term_occurrences(words, reviews, self.bigrams, self.sizes.words)
+        return KeptSide(side, words, found, self.sizes.words, side.read(found[0], found[1], len(words)))
 
     # ---- fitting
 
@@ -534,34 +549,70 @@ class Meeting(SizedByData, RatingModel):
 
 
 @dataclass(frozen=True)
-class SideReading:
-    """The documents of one side, occurrence by occurrence of their terms."""
+class TermValues:
+    """The distinct terms of documents."""
 
+    term: Tensor  # [D]
+    entry: Tensor  # [D] of x
+    of_centre: Tensor  # [D] its share of the centre that is taken off
+    count: Tensor  # [D] how often it occurs
+    place: Tensor  # [T] where the term of each occurrence stands among these
+    linear: Tensor  # [T] each occurrence's part of w · x
+
+
+@dataclass(eq=False)
+class KeptSide:
+    """Documents of one side as far as they are worth keeping: images in the directions are large and quickly made."""
+
+    side: MeetingSide
     words: Tensor  # [B, L]
     found: tuple[Tensor, Tensor, Tensor]  # of each occurrence its document, its term, the place of its first word
     known_words: int
-    linear: Tensor  # [T] its part of w · x
-    image: Tensor  # [T, k] its part of x in the directions less the centre
+    values: TermValues
+    whole: Tensor | None = None  # x in the directions less the centre [B, k], once somebody asked
+    groups: tuple[Tensor, Tensor] | None = None  # and divided by groups of words
+
+
+@dataclass(frozen=True, eq=False)
+class SideReading:
+    """The documents of one side, occurrence by occurrence of their terms."""
+
+    kept: KeptSide
+
+    @cached_property
+    def image(self) -> Tensor:
+        """Of each occurrence its part of x in the directions less the centre [T, k]."""
+        return self.kept.side.image(self.kept.values)
 
     def place(self) -> Tensor:
         """x in the directions less the centre [B, k]."""
-        return Segments.of(self.found[0], len(self.words)).sums(self.image)
+        kept = self.kept
+        if kept.whole is None:
+            kept.whole = Segments.of(kept.found[0], len(kept.words)).sums(self.image)
+        return kept.whole
 
     def words_add(self, wanted: Tensor) -> Tensor:
         """What each word adds to w · x + wanted · (x in the directions − centre) [B, L]; a bigram's part goes to its
         two words in halves."""
-        parts = self.linear + (self.image * wanted[self.found[0]]).sum(1)
-        return spread_over_words(parts, self.words.shape, self.found, self.known_words)
+        kept = self.kept
+        each = wanted if len(kept.words) == 1 else wanted[kept.found[0]]
+        parts = kept.values.linear + (self.image * each).sum(1)
+        return spread_over_words(parts, kept.words.shape, kept.found, kept.known_words)
 
     def by_group(self, shares: Tensor) -> tuple[Tensor, Tensor]:
         """w · x [B, G] and x in the directions less the centre [B, G, k], divided by groups of words."""
-        rows, terms, places = self.found
-        second = (places + (terms > self.known_words)).clamp_max(self.words.shape[1] - 1)
-        of_group = (shares[self.words[rows, places]] + shares[self.words[rows, second]]) / 2
-        linear = Segments.of(rows, len(self.words)).sums(of_group * self.linear.unsqueeze(1))
-        if len(self.words) == 1:  # no need to pick out the occurrences of the only document
+        if self.kept.groups is None:
+            self.kept.groups = self._by_group(shares)
+        return self.kept.groups
+
+    def _by_group(self, shares: Tensor) -> tuple[Tensor, Tensor]:
+        words, (rows, terms, places) = self.kept.words, self.kept.found
+        second = (places + (terms > self.kept.known_words)).clamp_max(words.shape[1] - 1)
+        of_group = (shares[words[rows, places]] + shares[words[rows, second]]) / 2
+        linear = Segments.of(rows, len(words)).sums(of_group * self.kept.values.linear.unsqueeze(1))
+        if len(words) == 1:  # no need to pick out the occurrences of the only document
             return linear, (of_group.T @ self.image).unsqueeze(0)
-        image = [of_group[rows == row].T @ self.image[rows == row] for row in range(len(self.words))]
+        image = [of_group[rows == row].T @ self.image[rows == row] for row in range(len(words))]
         return linear, torch.stack(image)
 
 

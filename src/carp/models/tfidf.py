@@ -83,11 +83,12 @@ def spread_over_words(
 ) -> Tensor:
     """The parts of term occurrences by the words of documents [B, L]; a bigram's goes to its two words in halves."""
     rows, terms, places = occurrences
-    single = terms <= known_words
+    words = int((terms <= known_words).sum())  # `term_occurrences` names them before the bigrams
     total = parts.new_zeros(shape)
-    total.index_put_((rows[single], places[single]), parts[single], accumulate=True)
+    total.index_put_((rows[:words], places[:words]), parts[:words], accumulate=True)
+    halves = parts[words:] / 2
     for step in (0, 1):
-        total.index_put_((rows[~single], places[~single] + step), parts[~single] / 2, accumulate=True)
+        total.index_put_((rows[words:], places[words:] + step), halves, accumulate=True)
     return total
 
 
