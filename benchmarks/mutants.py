@@ -34,10 +34,10 @@ class Room:
 ROOMS = {
     "storage": Room(
         [f"{STORED}/{name}.py" for name in ("folder_locks", "leftovers", "new_folders", "sealed_folders")]
-        + [f"{STORED}/{name}.py" for name in ("signatures", "written_files")],
+        + [f"{STORED}/{name}.py" for name in ("signatures", "written_files", "block_sums")],
         [
             f"{FAULTS}/test_{name}.py"
-            for name in ("left_open", "storage", "durability", "signatures", "hostile_folders")
+            for name in ("left_open", "storage", "durability", "signatures", "hostile_folders", "checked_on_use")
         ],
     ),
     "results": Room(

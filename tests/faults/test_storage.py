@@ -22,6 +22,7 @@ from carp.errors import CarpError, DamagedError, StorageError, UsageError
 from carp.storage import (
     MANIFEST,
     append_json_line,
+    block_sums,
     check_folder,
     holding,
     load_arrays,
@@ -31,7 +32,6 @@ from carp.storage import (
     read_json,
     read_json_lines,
     save_arrays,
-    sealed_folders,
     sweep,
     write_bytes,
     write_json,
@@ -601,7 +601,7 @@ def test_what_is_no_folder_of_ours_is_refused(folder, tmp_path):
 @pytest.mark.parametrize("name", ["column.npy", "arrays.safetensors"])
 def test_no_number_of_a_damaged_file_is_given_out(tmp_path, monkeypatch, name, mmap):
     """Whoever opens a file is refused at once, and does not depend on somebody who checks the whole folder later."""
-    monkeypatch.setattr(sealed_folders, "MAPPED_FROM", 1)
+    monkeypatch.setattr(block_sums, "LARGE", 1)
     numbers = np.arange(1000)
     with new_folder(tmp_path / "thing", "thing") as partial:
         np.save(partial / "column.npy", numbers)
