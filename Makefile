@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 CORPORA ?= musical-instruments ratebeer
 # Modules are compiled when they are first imported: most of those that come with torch never are.
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+# What is compiled is kept: where this variable is set, every process of the tests would compile torch anew, in seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test lint coverage install install-locked clean speed speed-growth speed-gpu ranking comparison studies docs torture torture-serve audit test-postgres test-buckets cluster manifests container scale lock
 .NOTPARALLEL:  # one pip at a time in one environment
