@@ -37,7 +37,15 @@ ROOMS = {
         + [f"{STORED}/{name}.py" for name in ("signatures", "written_files", "block_sums")],
         [
             f"{FAULTS}/test_{name}.py"
-            for name in ("left_open", "storage", "durability", "signatures", "hostile_folders", "checked_on_use")
+            for name in (
+                "left_open",
+                "storage",
+                "durability",
+                "signatures",
+                "hostile_folders",
+                "checked_on_use",
+                "block_sums",
+            )
         ],
     ),
     "results": Room(

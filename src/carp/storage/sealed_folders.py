@@ -85,8 +85,8 @@ class SealedFolder:
         blocks = self._blocks(name) if self._is_large(name) else None
         if blocks is None:
             return self.arrays(name, mmap=True), None
-        blocks.check(0, PLACE)
-        blocks.check(0, min(header_end(self._files[name]), blocks.size))  # it says where the arrays lie
+        # The header says where the arrays lie. How long it is stands before it, in a block that is checked in any case.
+        blocks.check(0, max(PLACE, min(header_end(self._files[name]), blocks.size)))
         arrays = mapped_arrays(self._files[name], self.path / name)
         if later not in arrays or arrays[later].dtype != np.uint8 or arrays[later].ndim != 1:
             blocks.check(0, blocks.size)

@@ -1,0 +1,113 @@
+"""Sums of the blocks of large files: what is refused by them, and what is summed once."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from carp.errors import DamagedError
+from carp.storage import MANIFEST, block_sums, new_folder, opened_folder, save_arrays
+
+FILE = "arrays.safetensors"
+BLOCK = 1024
+
+
+@pytest.fixture
+def large(tmp_path, monkeypatch):
+    """A folder with a file of several blocks, small as they are."""
+    monkeypatch.setattr(block_sums, "LARGE", 1)
+    monkeypatch.setattr(block_sums, "LEAST_BLOCK", BLOCK)
+    with new_folder(tmp_path / "thing", "thing") as partial:
+        texts = np.frombuffer(b"word " * 2000, np.uint8)
+        save_arrays(partial / FILE, {"numbers": np.arange(1000), "texts": texts})
+    return tmp_path / "thing"
+
+
+@pytest.fixture
+def blocks_summed(monkeypatch):
+    """The numbers of the blocks, as often as they are summed."""
+    summed, check = [], block_sums.CheckedBlocks._check_block
+    monkeypatch.setattr(
+        block_sums.CheckedBlocks, "_check_block", lambda self, number: summed.append(number) or check(self, number)
+    )
+    return summed
+
+
+def damage(folder, place):
+    with (folder / FILE).open("r+b") as file:
+        file.seek(place, os.SEEK_END if place < 0 else os.SEEK_SET)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("place", [0, 7, 8, 30])
+def test_a_damaged_header_is_told_as_damage_before_anybody_reads_it(large, place):
+    damage(large, place)
+    with opened_folder(large, "thing") as opened, pytest.raises(DamagedError, match="differs from what was saved"):
+        opened.arrays_but(FILE, "texts")
+
+
+def test_a_file_without_the_array_that_may_wait_is_checked_as_a_whole(large):
+    damage(large, -1)
+    with opened_folder(large, "thing") as opened:
+        opened.arrays_but(FILE, "texts")  # the damage is in what waits
+    with opened_folder(large, "thing") as opened, pytest.raises(DamagedError, match="differs from what was saved"):
+        opened.arrays_but(FILE, "nothing of this name")
+
+
+def test_large_files_without_sums_of_blocks_are_checked_together(large):
+    manifest = json.loads((large / MANIFEST).read_text())
+    del manifest["files"][FILE]["blocks"]
+    (large / MANIFEST).write_text(json.dumps(manifest))
+    damage(large, -1)
+    with opened_folder(large, "thing") as opened, pytest.raises(DamagedError, match="differs from what was saved"):
+        opened.check_large()
+
+
+def test_fewer_sums_than_blocks_are_no_manifest(large):
+    manifest = json.loads((large / MANIFEST).read_text())
+    blocks = manifest["files"][FILE]["blocks"]
+    blocks["sha256"] = blocks["sha256"][: -block_sums.DIGITS]
+    (large / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(DamagedError, match="the manifest is damaged"), opened_folder(large, "thing"):
+        pass
+
+
+def test_a_block_is_summed_once(large, blocks_summed):
+    with opened_folder(large, "thing") as opened:
+        _, texts = opened.arrays_but(FILE, "texts")
+        for _ in range(2):
+            assert texts.whole().tobytes() == b"word " * 2000
+            assert texts.between(5, 9).tobytes() == b"word"
+        opened.check_all()
+    assert len(blocks_summed) == len(set(blocks_summed)) > 2
+
+
+def test_a_file_that_was_checked_is_not_checked_again_with_the_folder(large, blocks_summed):
+    with opened_folder(large, "thing") as opened:
+        opened.arrays(FILE, mmap=True)
+        once = len(blocks_summed)
+        opened.check_all()
+    assert len(blocks_summed) == once > 2
+
+
+def open_files():
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not list the files a process has open")
+def test_the_file_is_closed_when_nobody_can_ask_for_its_bytes(large):
+    gc.collect()
+    before = open_files()
+    with opened_folder(large, "thing") as opened:
+        arrays, texts = opened.arrays_but(FILE, "texts")
+    assert texts.between(0, 4).tobytes() == b"word"
+    del arrays, texts, opened
+    gc.collect()
+    assert open_files() == before
