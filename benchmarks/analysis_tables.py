@@ -6,12 +6,13 @@ python benchmarks/analysis_tables.py results [--write docs/results.md]
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import source_tree  # noqa: F401
 from carp.bench.study_findings import PointFound, StudyFound, found_studies
+from carp.evaluate.significance import holm
 from paper_studies import STUDIED
 from tables_in_pages import Tables, print_or_write
 
@@ -48,16 +49,26 @@ def analyses(found: list[StudyFound]) -> str:
             if (name, corpus) in known:
                 study = known[name, corpus]
                 splits = max(point.runs for point in study.points)
-                points = ", ".join(_point(point, study.usual) for point in study.points)
+                sure = _on_every_split(study.points)
+                points = ", ".join(_point(point, study.usual, sure) for point in study.points)
                 rows.append(f"| {NAMES[name]} | {called} | {splits} | {points} |")
     return "\n".join(rows)
 
 
-def _point(point: PointFound, usual: str) -> str:
+def _on_every_split(points: Sequence[PointFound]) -> set[str]:
+    """Points whose difference holds over the splits, each a training of its own, after Holm's correction."""
+    known = {point.label: point.difference.p_runs for point in points if point.difference is not None}
+    tested = {label: p for label, p in known.items() if p is not None}
+    corrected = holm(list(tested.values())) if tested else []
+    return {label for label, p in zip(tested, corrected, strict=True) if p < LEVEL}
+
+
+def _point(point: PointFound, usual: str, sure: set[str]) -> str:
     if point.test is None:
         return f"{point.label}: not run"
     differs = point.difference is not None and point.difference.p_holm < LEVEL
-    shown = f"{point.label}: {point.test:.4f}{'‡' if differs else ''}"
+    marks = ("‡" if differs else "") + ("§" if point.label in sure else "")
+    shown = f"{point.label}: {point.test:.4f}{marks}"
     return f"**{shown}**" if point.label == usual else shown
 
 

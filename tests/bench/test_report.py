@@ -233,6 +233,18 @@ def test_points_of_a_study_are_tested_against_the_models_own_setting(tmp_path):
     assert "differences are not shown" in report_text(make_report(tmp_path))
 
 
+def test_points_of_a_study_are_compared_on_the_splits_that_all_of_them_have(tmp_path):
+    points = make_study(tmp_path, "viewpoints", {"3": 0.6, "5": 0.6, "7": 0.9})
+    about = json.loads((tmp_path / "studies.json").read_text())["one"]
+    about["points"] |= {"7": points["7"][:2], "9": []}
+    (tmp_path / "studies.json").write_text(json.dumps({"one": about}))
+    lines = {line["id"]: line for line in map(json.loads, (tmp_path / STUDY).read_text().splitlines())}
+    [found] = found_studies(tmp_path)
+    assert [(point.runs, point.failed) for point in found.points] == [(2, 0), (2, 0), (2, 0), (0, 0)]
+    for point in found.points[:3]:
+        assert point.test == pytest.approx(sum(lines[one]["test_mse"] for one in points[point.label][:2]) / 2)
+
+
 def test_the_axis_of_the_ratio_reads_as_numbers(monkeypatch):
     monkeypatch.setitem(STYLE, "svg.fonttype", "none")  # letters, so that they can be read here
     ratios = {"bi-agreement": [90_000.0, 30.0, 0.1], "agreement": [2.0, 1.5, 1.1]}

@@ -78,7 +78,7 @@ def _fingerprint(about: Mapping[str, Any], lines: Mapping[str, Line]) -> str:
 def _found(about: Mapping[str, Any], results: Results) -> StudyFound:
     known = results.lines
     there = {label: [known[i] for i in identities if i in known] for label, identities in about["points"].items()}
-    good = {label: [line for line in found if "error" not in line] for label, found in there.items()}
+    good = _on_shared_runs({label: [line for line in found if "error" not in line] for label, found in there.items()})
     failed = [
         {**line, "model": f"{about['study']} = {label}"}
         for label, found in there.items()
@@ -88,12 +88,28 @@ def _found(about: Mapping[str, Any], results: Results) -> StudyFound:
     usual = _usual(about["model"], about["study"], list(good))
     differences, warning = _differences(good, usual, results.errors)
     points = [
-        replace(_point(about, label, lines), failed=len(there[label]) - len(lines), difference=differences.get(label))
+        replace(
+            _point(about, label, lines),
+            failed=sum("error" in line for line in there[label]),
+            difference=differences.get(label),
+        )
         for label, lines in good.items()
     ]
     given, every = dict(about["given"]), [line for found in there.values() for line in found]
     found = StudyFound(about["study"], about["model"], about["corpus"], given, points, failed, usual, warning)
     return replace(found, origin=origin(every))
+
+
+def _on_shared_runs(good: Mapping[str, list[Line]]) -> dict[str, list[Line]]:
+    """The runs that every point has which ran at all: splits differ by more than points do, and means over different
+    splits cannot be compared. Points that share none are left as they are."""
+    runs = [{_run(line) for line in lines} for lines in good.values() if lines]
+    shared = set.intersection(*runs) if runs else set()
+    return {label: [line for line in lines if not shared or _run(line) in shared] for label, lines in good.items()}
+
+
+def _run(line: Line) -> Run:
+    return line["split_seed"], line["seed"]
 
 
 def _point(about: Mapping[str, Any], label: str, lines: Sequence[Line]) -> PointFound:
@@ -129,7 +145,7 @@ def _usual(model: str, study: str, labels: Sequence[str]) -> str:
 
 def _differences(good: Mapping[str, list[Line]], usual: str, errors: ErrorColumns) -> tuple[dict[str, Difference], str]:
     by_point: dict[str, dict[Run, Line]] = {
-        label: {(line["split_seed"], line["seed"]): line for line in lines} for label, lines in good.items() if lines
+        label: {_run(line): line for line in lines} for label, lines in good.items() if lines
     }
     if usual not in by_point:
         return {}, ""
