@@ -25,10 +25,12 @@ def share(value):
 def test_the_table_of_opening_is_what_was_measured():
     found = lines("open")
     assert len(found) == 3
-    for line, trained in zip(found, lines("train"), strict=True):
+    trainings = sorted(lines("train"), key=lambda line: line["reviews"])
+    for line, trained in zip(found, trainings, strict=True):
         seconds, memory = line["seconds"], {name: f"{size / 1e9:.2f} GB" for name, size in line["memory"].items()}
         cells = [f"{10 ** round(math.log10(line['reviews'])):,}", f"{line['model_bytes'] / 1e6:,.0f} MB"]
-        cells += [f"{trained['train_seconds']:.0f} s", f"{seconds['open']:.1f} s", memory["open"]]
+        cells += [f"{trained['train_seconds']:.0f} s", f"{seconds['open']:.1f} s"]
+        cells += [f"{seconds['open_by_the_clock']:.1f} s", memory["open"]]
         cells += [f"{seconds['answer']:.1f} s", memory["answer"]]
         assert f"| {' | '.join(cells)} |" in page()
 
