@@ -265,7 +265,7 @@ def test_places_without_a_file_are_named(tmp_path):
     refused(tmp_path, "folder")
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    refused(pipe, "pipe")
+    refused(pipe, "this is a pipe or a device")
     with pytest.raises(InputError, match="this is a folder"):
         detect_format(tmp_path)
 

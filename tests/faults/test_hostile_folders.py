@@ -273,10 +273,13 @@ def test_a_column_in_a_format_that_carp_does_not_write_is_refused(corpus):
 
 def test_a_corpus_whose_facts_cannot_be_is_refused(corpus):
     about = json.loads((corpus / "corpus.json").read_bytes())
-    for edit in ({"levels": "5"}, {"levels": 1}, {"scale_range": [5, 1]}, {"scale_range": None}):
+    rating, scale = "the highest rating is not a whole number above 1", "the range of the ratings is none"
+    edits = [({"levels": "5"}, rating), ({"levels": 1}, rating), ({"levels": 4.5}, rating), ({"levels": True}, rating)]
+    edits += [({"scale_range": [5, 1]}, scale), ({"scale_range": None}, "do not fit together")]
+    for edit, reason in edits:
         (corpus / "corpus.json").write_text(json.dumps({**about, "facts": {**about["facts"], **edit}}))
         seal(corpus, "corpus")
-        with pytest.raises(DamagedError, match="do not fit together"):
+        with pytest.raises(DamagedError, match=reason):
             carp.Corpus.load(corpus)
 
 

@@ -10,6 +10,7 @@ import torch
 import carp.training.loop as loop
 from carp.errors import CarpError, UsageError
 from carp.kernels.gpu.self_check import made_up_data, small_model
+from carp.training.checkpoint import CHECKPOINT
 from carp.training.divergence import FaultyBatch
 from carp.training.loop import TrainingSettings, choose_device, repeatable, train
 
@@ -121,6 +122,26 @@ def test_an_interruption_without_a_folder_is_passed_on(data, plain):
 
     with pytest.raises(KeyboardInterrupt):
         train(small_model(data), data, SETTINGS, device=CPU, watcher=Impatient())
+
+
+def test_an_interruption_in_the_first_epoch_leaves_a_checkpoint_that_is_gone_on_from(data, plain, tmp_path):
+    class Impatient(loop.Silent):
+        def batch_done(self):
+            raise KeyboardInterrupt
+
+    torch.manual_seed(1)
+    stopped = small_model(data)
+    torch.manual_seed(1)
+    uninterrupted = small_model(data)
+    with pytest.raises(CarpError, match="after 0 whole epochs; a checkpoint is kept"):
+        train(stopped, data, SETTINGS, device=CPU, folder=tmp_path / "run", watcher=Impatient())
+    assert (tmp_path / "run" / CHECKPOINT).exists()
+    torch.manual_seed(2)  # whose start the checkpoint knows better
+    resumed = small_model(data)
+    train(resumed, data, SETTINGS, device=CPU, folder=tmp_path / "run", resume=True)
+    train(uninterrupted, data, SETTINGS, device=CPU)
+    for name, weight in uninterrupted.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], weight), name
 
 
 # ---- batches whose gradients are no numbers

@@ -27,6 +27,7 @@ ALL = sorted(name for name in REGISTRY if model_class(name).learns and not name.
 LEARNING = ALL if os.environ.get("CARP_CLUSTER") == "1" else TELLING
 RESUMED = ["carp", "tarmf"]  # from a checkpoint of one process, and gone on from by one again
 RESUMED_DIVIDED = [f"{name}:divided" for name in RESUMED]
+KEPT = "mf:kept"  # from a checkpoint whose epoch stays the best
 WITHOUT_TABLE = {"hft", "mf", "pmf", "rblt"}
 DIVIDED = RESUMED_DIVIDED if LEARNING is TELLING else [f"{name}:divided" for name in ALL if name not in WITHOUT_TABLE]
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,9 +52,9 @@ def members(count, *words):
 def together(tmp_path_factory, single_thread):
     """What two processes made of every model, some of them from the checkpoint of one."""
     folder = tmp_path_factory.mktemp("together")
-    for name in (*RESUMED, *RESUMED_DIVIDED):
+    for name in (*RESUMED, *RESUMED_DIVIDED, KEPT):
         training_together.trained(name, 1, folder / name)
-    for process in list(members(2, folder, *LEARNING, SINGLE, *DIVIDED)):
+    for process in list(members(2, folder, *LEARNING, SINGLE, *DIVIDED, KEPT)):
         _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
     return folder
@@ -127,10 +128,25 @@ def test_each_process_holds_its_own_rows_of_a_divided_word_table_alone(together,
 @pytest.mark.parametrize("name", [*RESUMED, *RESUMED_DIVIDED])
 def test_one_then_two_then_one_process_reach_the_weights_of_one_uninterrupted(together, name):
     uninterrupted = training_together.trained(name, 3)[1]
-    assert load_arrays(together / f"{name}.safetensors"), "the two processes went on from the checkpoint"
+    assert load_arrays(together / f"{name}.0.safetensors"), "the two processes went on from the checkpoint"
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         weights = training_together.trained(name, 3, together / name)[1]
     assert any("processes 2, now 1" in str(one.message) for one in told if one.category is CarpWarning)
     for key, value in uninterrupted.items():
         assert torch.allclose(weights[key], value, rtol=0, atol=1e-6), key
+
+
+@pytest.mark.parametrize("name", RESUMED_DIVIDED)
+def test_the_first_process_holds_the_whole_table_in_the_end(together, name):
+    weights = training_together.trained(name, 2)[1]
+    held = load_arrays(together / f"{name}.0.safetensors")
+    for key, value in weights.items():
+        assert np.allclose(held[key], value.numpy(), rtol=0, atol=1e-6), key
+
+
+def test_every_process_ends_with_the_best_epoch_though_only_the_first_has_read_it(together):
+    best = training_together.trained(KEPT, 1)[1]
+    for rank in (0, 1):
+        held = load_arrays(together / f"{KEPT}.{rank}.safetensors")
+        assert all(np.allclose(held[key], value.numpy(), rtol=0, atol=1e-12) for key, value in best.items()), rank

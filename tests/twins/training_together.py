@@ -5,19 +5,23 @@
 Each model is trained from its beginning, and a checkpoint that lies in FOLDER/MODEL is gone on from. MODEL is trained
 in double precision, and MODEL:single in single precision, for which there are kernels in C. MODEL:divided has its word
 table divided among the processes, looks at validation, and writes down how many rows of the table each process holds.
+MODEL:kept looks at validation too, and finds no later epoch better than the checkpoint's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
+import carp.training.loop as loop
 from carp.models import model_class
 from carp.models.batch import TrainingData
 from carp.recommender import Recommender
@@ -80,10 +84,12 @@ def trained(name: str, epochs: int, folder: Path | None = None, watcher: Watcher
         way == "divided"
     ):  # kernels know no decay, so one process takes the ordinary path as well: they drop other features
         settings = dataclasses.replace(settings, weight_decay=0.001)
-    how: dict[str, Any] = {"exactly": None if way == "divided" else epochs}
+    how: dict[str, Any] = {"exactly": None if way in {"divided", "kept"} else epochs}
     if way == "divided" and Company.present() is not None:
         how |= {"word_table": "divided", "watcher": watcher}
-    reached = train(model, data, settings, seed=3, device=CPU, folder=folder, resume=folder is not None, **how)
+    better = mock.patch.object(loop._Run, "_is_best", return_value=False)
+    with better if way == "kept" and Company.present() is not None else contextlib.nullcontext():
+        reached = train(model, data, settings, seed=3, device=CPU, folder=folder, resume=folder is not None, **how)
     found = [record[what] for record in reached.history for what in ("loss", "valid_mse") if what in record]
     return found, model.state_dict()
 
@@ -93,9 +99,9 @@ def write_down(name: str, folder: Path, company: Company) -> None:
     losses, _ = trained(name, 3, watcher=held)
     (folder / f"{name}.{company.rank}.rows").write_text(str(held.most))
     _, weights = trained(name, 2, folder / name) if (folder / name).exists() else (None, {})
+    save_arrays(folder / f"{name}.{company.rank}.safetensors", {key: value.numpy() for key, value in weights.items()})
     if company.leads:
         (folder / f"{name}.json").write_text(json.dumps(losses))
-        save_arrays(folder / f"{name}.safetensors", {key: value.numpy() for key, value in weights.items()})
 
 
 def main(folder: Path, names: list[str]) -> None:

@@ -286,7 +286,6 @@ class _Run:
         watcher.epoch_begins(epoch, count)
         torch.manual_seed(int(np.random.default_rng([self.seed, epoch, 1]).integers(2**62)))  # dropout of this epoch
         began = time.monotonic()
-        model.train()
         for group in self.optimizer.param_groups:
             group["lr"] = settings.rate(epoch)
 

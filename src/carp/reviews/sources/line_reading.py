@@ -35,8 +35,6 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
         size += len(first)
         if size <= MAX_LINE:
             held.append(first)
-        else:
-            held.clear()
         if not others:
             continue
         yield b"".join(held) if size <= MAX_LINE else None
@@ -108,8 +106,6 @@ class _LineCollector:
         self._waiting_size += len(piece)
         if self._waiting_size <= MAX_LINE:
             self._waiting.append(piece)
-        else:
-            self._waiting.clear()
 
     def _take(self, pieces: list[bytes]) -> None:
         self._ready += pieces
