@@ -79,8 +79,9 @@ def test_the_table_of_the_readme_is_that_of_the_report(sections):
     readme = (ROOT / "README.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| (\d[^|]+) \| (\d[^|]+) \| (\d[^|]+) \|$", readme, re.MULTILINE)
     [table] = sections[0].tables
-    assert [figures for _, *figures in rows] == [row.cells[1:] for row in table.rows]
-    for (name, *_), row in zip(rows, table.rows, strict=True):
+    systems = [row for row in table.rows if ":" not in row.cells[0]]  # own forms stand on the page of results
+    assert [figures for _, *figures in rows] == [row.cells[1:] for row in systems]
+    for (name, *_), row in zip(rows, systems, strict=True):
         label = row.cells[0]
         assert f"(`{label}`)" in name or label == "carp" or label == name.lower().replace("d-attn", "dattn")
 
