@@ -31,7 +31,7 @@ from carp.explain.capsule_opinions import opinions_of_raters, share_of_coupling
 from carp.explain.capsule_units import SENTIMENTS, all_sides, logic_units, matrix, named_sides, names_in, names_of
 from carp.explain.explainer import AspectOpinion, Explainer, StrongestMeeting, SummarySentence
 from carp.explain.explanation import Capsule, Explanation, MatchKind, Reasons, Side
-from carp.explain.guided_reasons import toned, tones_of
+from carp.explain.guided_reasons import toned, with_their_tones
 from carp.explain.influence import (
     judge_with_gradient,
     lost_sentences,
@@ -301,7 +301,7 @@ class CapsuleExplainer(Explainer):
         return found[0], found[1], ()
 
     def _all_toned(self, sides: tuple[Side, ...]) -> tuple[Side, ...]:
-        said = tones_of((sentence for side in sides for sentence in side.sentences), self.guide, self.corpus)
+        said = with_their_tones((sentence for side in sides for sentence in side.sentences), self.guide, self.corpus)
         return tuple(toned(side, said) for side in sides)
 
     @torch.no_grad()

@@ -40,9 +40,10 @@ def names_of(
 ) -> list[str]:
     """What the viewpoints (aspects) of one document are called, where these sentences are shown for some of them."""
     attention = side.reading.attention[0, : len(side.words)].double().cpu().numpy()
-    told = np.zeros((attention.shape[1], len(side.words)))
+    counts = np.zeros((attention.shape[1], len(side.book.document.sentences)))  # by sentence
     for place, (index, sentences) in enumerate(shown, start=1):  # what comes first is what a reader holds the name to
-        told[index] = np.maximum(told[index], np.isin(side.sentence, sentences) / place)
+        counts[index, list(sentences)] = np.maximum(counts[index, list(sentences)], 1 / place)
+    told = counts[:, side.sentence]
     return side_names(guide, side.words, attention, told, kind)
 
 

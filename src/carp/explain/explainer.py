@@ -172,9 +172,10 @@ class Explainer:
         margin = float(self.fitted.margins(np.array([question.user]), np.array([question.item]))[0])
         if np.isnan(margin):
             return None, None
-        stars = float(np.clip(rating, 1, self.corpus.levels))
-        ends = np.clip([stars - margin, stars + margin], 1, self.corpus.levels).tolist()
-        return self.corpus.own_rating(ends[0]), self.corpus.own_rating(ends[1])
+        highest = float(self.corpus.levels)
+        stars = min(max(float(rating), 1.0), highest)
+        low, high = max(stars - margin, 1.0), min(stars + margin, highest)
+        return self.corpus.own_rating(low), self.corpus.own_rating(high)
 
     def own_ratings(self, questions: Sequence[Question]) -> Tensor | None:
         """The ratings of pairs that were trained on, to be left out again; None of pairs that were not."""

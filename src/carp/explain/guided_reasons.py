@@ -18,7 +18,7 @@ from carp.explain.reading_guide import ReadingGuide
 from carp.training.fitted_corpus import FittedCorpus
 
 Floats = NDArray[np.float64]
-Tones = Mapping[Sentence, Tone | None]
+Toned = Mapping[Sentence, Sentence]  # each sentence, and the same with what it says
 OF_SHOWN = 2.0  # how much the sentences shown for a side count for its name, beside all words it listens to
 LEAST_OF_BEST = 0.4  # of what a side has most of, for it to be called by what another side leaves it
 
@@ -53,7 +53,7 @@ def _shares(amounts: Floats) -> Floats:
 
 def with_tones(reasons: Reasons, guide: ReadingGuide, corpus: FittedCorpus) -> Reasons:
     """The same reasons, every sentence with what it says, and every side with how many of its sentences oppose it."""
-    said = tones_of(_sentences(reasons), guide, corpus)
+    said = with_their_tones(_sentences(reasons), guide, corpus)
     return replace(
         reasons,
         viewpoints=tuple(toned(side, said) for side in reasons.viewpoints),
@@ -69,15 +69,15 @@ def with_tones(reasons: Reasons, guide: ReadingGuide, corpus: FittedCorpus) -> R
     )
 
 
-def tones_of(sentences: Iterable[Sentence], guide: ReadingGuide, corpus: FittedCorpus) -> Tones:
-    """What each of these sentences says, all read at once."""
+def with_their_tones(sentences: Iterable[Sentence], guide: ReadingGuide, corpus: FittedCorpus) -> Toned:
+    """Each of these sentences with what it says, all read at once. Most say neither, and are given back as they are."""
     quoted = list(dict.fromkeys(sentences))
     stars = [None if one.rating is None else float(corpus.scale.to_stars(one.rating, corpus.levels)) for one in quoted]
     found = guide.tones_of_quoted([(one.text, rated) for one, rated in zip(quoted, stars, strict=True)])
-    return dict(zip(quoted, found, strict=True))
+    return {one: one if tone == one.tone else replace(one, tone=tone) for one, tone in zip(quoted, found, strict=True)}
 
 
-def toned(side: Side, said: Tones) -> Side:
+def toned(side: Side, said: Toned) -> Side:
     """The side with the tones of its sentences, and how many of them say the opposite of what it is shown as."""
     sentences = _toned(side.sentences, said)
     if side.sentiment is None:
@@ -86,8 +86,8 @@ def toned(side: Side, said: Tones) -> Side:
     return replace(side, sentences=sentences, opposed=sum(one.tone == opposite for one in sentences))
 
 
-def _toned(sentences: Iterable[Sentence], said: Tones) -> tuple[Sentence, ...]:
-    return tuple(replace(sentence, tone=said[sentence]) for sentence in sentences)
+def _toned(sentences: Iterable[Sentence], said: Toned) -> tuple[Sentence, ...]:
+    return tuple(said[sentence] for sentence in sentences)
 
 
 def _sentences(reasons: Reasons) -> Iterator[Sentence]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from carp.explain.explainer import NO_CAPSULES, AspectOpinion, Explainer, SummarySentence
 from carp.explain.explanation import Side, WeightsAre
-from carp.explain.guided_reasons import tones_of
+from carp.explain.guided_reasons import with_their_tones
 from carp.explain.question import Question
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_corpus import FittedCorpus
@@ -145,8 +145,8 @@ def summary_for(explainer: Explainer, question: Question, n: int) -> Summary:
     corpus = explainer.corpus
     notes = () if explainer.for_and_against else (NO_CAPSULES.format(name=explainer.fitted.name),)
     found = explainer.summarise(question, n)
-    said = tones_of(found, explainer.guide, corpus) if explainer.reads_by_guide else {}
-    sentences = tuple(replace(one, tone=said.get(one)) for one in found)
+    said = with_their_tones(found, explainer.guide, corpus) if explainer.reads_by_guide else {}
+    sentences = tuple(said.get(one, one) for one in found)
     names = corpus.users[question.user], corpus.items[question.item]
     return Summary(*names, sentences, notes, corpus.title(question.item))
 
