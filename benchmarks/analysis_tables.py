@@ -59,8 +59,9 @@ def _on_every_split(points: Sequence[PointFound]) -> set[str]:
     """Points whose difference holds over the splits, each a training of its own, after Holm's correction."""
     known = {point.label: point.difference.p_runs for point in points if point.difference is not None}
     tested = {label: p for label, p in known.items() if p is not None}
-    corrected = holm(list(tested.values())) if tested else []
-    return {label for label, p in zip(tested, corrected, strict=True) if p < LEVEL}
+    if not tested:
+        return set()
+    return {label for label, p in zip(tested, holm(list(tested.values())), strict=True) if p < LEVEL}
 
 
 def _point(point: PointFound, usual: str, sure: set[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from carp.explain.reading_guide import ReadingGuide
 from carp.training.fitted_corpus import FittedCorpus
 
 Floats = NDArray[np.float64]
+Quoted = TypeVar("Quoted", bound=Sentence)
 Toned = Mapping[Sentence, Sentence]  # each sentence, and the same with what it says
 OF_SHOWN = 2.0  # how much the sentences shown for a side count for its name, beside all words it listens to
 LEAST_OF_BEST = 0.4  # of what a side has most of, for it to be called by what another side leaves it
@@ -69,7 +71,7 @@ def with_tones(reasons: Reasons, guide: ReadingGuide, corpus: FittedCorpus) -> R
     )
 
 
-def with_their_tones(sentences: Iterable[Sentence], guide: ReadingGuide, corpus: FittedCorpus) -> Toned:
+def with_their_tones(sentences: Iterable[Quoted], guide: ReadingGuide, corpus: FittedCorpus) -> dict[Quoted, Quoted]:
     """Each of these sentences with what it says, all read at once. Most say neither, and are given back as they are."""
     quoted = list(dict.fromkeys(sentences))
     stars = [None if one.rating is None else float(corpus.scale.to_stars(one.rating, corpus.levels)) for one in quoted]
