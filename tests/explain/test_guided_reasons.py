@@ -174,7 +174,8 @@ def test_a_sentence_is_clear_only_if_its_words_and_its_rating_agree():
 )
 def test_where_capsules_say_otherwise_an_honest_line_says_so(sentiment, tones, words):
     sentences = tuple(Sentence(f"Number {place}.", (), "ann", "drum", 5.0) for place in range(len(tones)))
-    side = toned(Side(1, sentences, (), sentiment=sentiment), dict(zip(sentences, tones, strict=True)))
+    said = {one: replace(one, tone=tone) for one, tone in zip(sentences, tones, strict=True)}
+    side = toned(Side(1, sentences, (), sentiment=sentiment), said)
     assert doubt_words(side) == words
 
 
