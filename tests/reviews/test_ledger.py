@@ -44,7 +44,7 @@ def test_half_a_character_is_rejected_by_name(role):
     reviews = read_reviews(frame)
     assert len(reviews) == 1
     assert list(reviews.ledger.counts) == [f"{role} is not valid Unicode"]
-    assert "1 records rejected" in repr(reviews)
+    assert "1 record rejected" in repr(reviews)
     assert "rejected" not in repr(read_reviews(pd.DataFrame([good])))
 
 

@@ -49,7 +49,7 @@ def expected(content):
     ]
 
 
-def in_stretches(content):
+def in_stretches():
     """The lines of all stretches. What follows a stretch's last line end is no line."""
     return [line for stretch in read_stretches("file") for line in list(stretch.lines())[:-1]]
 
@@ -60,7 +60,7 @@ def test_lines_come_whole_wherever_the_pieces_of_a_file_end(pieces, content, siz
     pieces(content, size)
     assert list(read_lines("file")) == expected(content)
     pieces(content, size)
-    assert in_stretches(content) == expected(content)
+    assert in_stretches() == expected(content)
 
 
 def test_lines_drawn_at_random_come_whole(pieces):
@@ -71,7 +71,7 @@ def test_lines_drawn_at_random_come_whole(pieces):
         pieces(content, size)
         assert list(read_lines("file")) == expected(content), seed
         pieces(content, size)
-        assert in_stretches(content) == expected(content), seed
+        assert in_stretches() == expected(content), seed
 
 
 def test_a_stretch_is_sent_as_soon_as_it_is_long_enough(pieces):

@@ -87,8 +87,8 @@ def trained(name: str, epochs: int, folder: Path | None = None, watcher: Watcher
     how: dict[str, Any] = {"exactly": None if way in {"divided", "kept"} else epochs}
     if way == "divided" and Company.present() is not None:
         how |= {"word_table": "divided", "watcher": watcher}
-    better = mock.patch.object(loop._Run, "_is_best", return_value=False)
-    with better if way == "kept" and Company.present() is not None else contextlib.nullcontext():
+    none_better = mock.patch.object(loop._Run, "_is_best", return_value=False)
+    with none_better if way == "kept" and Company.present() is not None else contextlib.nullcontext():
         reached = train(model, data, settings, seed=3, device=CPU, folder=folder, resume=folder is not None, **how)
     found = [record[what] for record in reached.history for what in ("loss", "valid_mse") if what in record]
     return found, model.state_dict()

@@ -406,5 +406,5 @@ class Reviews:
         if self.scale is not None:
             facts.append(f"ratings {self.scale.low:g} to {self.scale.high:g}")
         if self.ledger.rejected:
-            facts.append(f"{self.ledger.rejected:,} records rejected")
+            facts.append(f"{self.ledger.rejected:,} record{'s' * (self.ledger.rejected != 1)} rejected")
         return f"<Reviews: {', '.join(facts)}>"
