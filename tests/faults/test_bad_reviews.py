@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -253,8 +254,10 @@ def test_any_value_in_any_field_is_accepted_or_rejected(tmp_path, value):
 
 
 def refused(path, match, **options):
-    with pytest.raises(InputError, match=match) as caught:
+    with pytest.raises(InputError) as caught:
         read_reviews(path, **options)
+    said = f"{caught.value.what} {caught.value.fix}"  # without the path, which has words of its own
+    assert re.search(match, said), said
     assert caught.value.where
     assert caught.value.fix
 
