@@ -1,7 +1,8 @@
 """How sure one can be of a difference between two systems on the same pairs.
 
-The tests and the bootstrap are scipy's. What is ours are the answers where scipy has none: systems that never differ,
-one pair alone, a difference that is always the same. Every function works along the last axis.
+The tests are scipy's, and so is the bootstrap of all that is not a mean. What is ours are means over shared draws, and
+the answers where scipy has none: systems that never differ, one pair alone, a difference that is always the same. Every
+function works along the last axis.
 
 scipy is imported when a test is asked for: training and grids run on machines that have only torch, numpy and
 safetensors.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -77,19 +79,25 @@ def bootstrap_intervals(differences: ArrayLike, *, draws: int = 2000, seed: int 
     """Percentile intervals of the means of differences [..., n]: [..., 2]. All rows share the same draws of pairs."""
     values = np.asarray(differences, dtype=np.float64)
     rows = values.reshape(-1, values.shape[-1])
-    means = resampled(lambda places: _means_of_drawn(rows, places), rows.shape[1], draws=draws, seed=seed)
+    times = _times_drawn(rows.shape[1], draws, seed)
+    block = max(1, BLOCK_NUMBERS // rows.shape[1])
+    sums = [rows @ times[start : start + block].T.astype(np.float64) for start in range(0, draws, block)]
+    means = np.concatenate(sums, axis=1) / rows.shape[1]
     return percentile_interval(means, level).reshape(*values.shape[:-1], 2)
 
 
-def _means_of_drawn(rows: Floats, places: Places) -> Floats:
-    """Means of the drawn places [block, n] of each row [r, n]: [r, block].
+@lru_cache(maxsize=1)  # a report compares many systems over the same pairs, one table after the other
+def _times_drawn(count: int, draws: int, seed: int) -> NDArray[np.uint8]:
+    """How often each of so many places is drawn, in each draw: [draws, count].
 
-    How often each place was drawn, times its value: with many rows ten times as fast as picking the values.
+    A mean of what was drawn is these numbers times the values, which is far faster than picking the values. A byte is
+    enough: that a place is drawn 256 times in one draw will not happen.
     """
-    block, n = places.shape
-    drawn = (places + n * np.arange(block)[:, None]).ravel()
-    times = np.bincount(drawn, minlength=block * n).reshape(block, n)
-    return np.asarray(rows @ times.T.astype(np.float64) / n)
+    random = np.random.default_rng(seed)
+    times = np.empty((draws, count), dtype=np.uint8)
+    for row in times:
+        row[:] = np.bincount(random.integers(0, count, count), minlength=count)
+    return times
 
 
 def resampled(statistic: Callable[[Places], Floats], count: int, *, draws: int, seed: int = 0) -> Floats:
