@@ -23,7 +23,9 @@ Line = dict[str, Any]
 
 
 def _health(found: Line) -> str:
-    return f"health took {found['health_longest_ms']:g} ms at most"
+    took = f"health took {found['health_longest_ms']:g} ms at most"
+    late = found.get("woken_late_ms")  # older lines do not know
+    return took if late is None else f"{took}, where a process that only sleeps woke up to {late:g} ms late"
 
 
 def _clients(found: Line) -> str:
