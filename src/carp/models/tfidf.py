@@ -67,15 +67,23 @@ def term_occurrences(
 
     Words come first, then the known bigrams, which are sorted codes of `bigram_codes`.
     """
-    row = torch.arange(len(words), device=words.device).unsqueeze(1).expand_as(words)
-    code = words[:, :-1].long() * (known_words + 1) + words[:, 1:].long()
+    same_review = (reviews[:, :-1] == reviews[:, 1:]) & (reviews[:, 1:] >= 0)
+    likely = same_review & _begins_bigram(bigrams, known_words)[words[:, :-1].long()]
+    first_row, first_column = torch.nonzero(likely, as_tuple=True)
+    code = words[first_row, first_column].long() * (known_words + 1) + words[first_row, first_column + 1].long()
     place = torch.searchsorted(bigrams, code).clamp_max(len(bigrams) - 1)
-    known = (bigrams[place] == code) & (reviews[:, :-1] == reviews[:, 1:]) & (reviews[:, 1:] >= 0)
-    there = words > 0
-    column = torch.arange(words.shape[1], device=words.device).expand_as(words)
-    rows = torch.cat([row[there], row[:, 1:][known]])
-    terms = torch.cat([words[there].long(), place[known] + known_words + 1])
-    return rows, terms, torch.cat([column[there], column[:, :-1][known]])
+    known = bigrams[place] == code
+    row, column = torch.nonzero(words > 0, as_tuple=True)
+    rows = torch.cat([row, first_row[known]])
+    terms = torch.cat([words[row, column].long(), place[known] + known_words + 1])
+    return rows, terms, torch.cat([column, first_column[known]])
+
+
+def _begins_bigram(bigrams: Tensor, words: int) -> Tensor:
+    """Of each word whether a known bigram begins with it [words + 1]: so few need be looked for among all bigrams."""
+    begins = torch.zeros(words + 1, dtype=torch.bool, device=bigrams.device)
+    begins[(bigrams // (words + 1)).clamp_max(words)] = True
+    return begins
 
 
 def spread_over_words(
