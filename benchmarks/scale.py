@@ -41,6 +41,7 @@ Line = dict[str, Any]
 YELP16_17 = ["--since", "2016-01-01", "--until", "2017-12-31"]
 NEW = 1_000  # reviews that come in
 TIMES = 3  # of a command whose median counts
+START = "from carp.cli import entry; entry.seldom_look_for_garbage(); import carp.recommender"
 
 
 def prepared(sizes: list[int], cores: int, within: Path | None, kept: Path | None = None) -> list[Line]:
@@ -193,7 +194,7 @@ def _life(folder: Path, name: str, person: str) -> Line:
         updates.append(seconds("update", copy, folder / "new.json", *here))
     line["update"] = statistics.median(updates[1:])
     line["forget"] = seconds("forget", copy, "--user", person, *here)
-    line["start"] = _start("import carp.cli.entry, carp.recommender")  # is in each of the others
+    line["start"] = _start(START)  # is in each of the others
     line["start_of_torch"] = _start("import torch")  # is in the start
     figures = {step: round(value, 2) for step, value in line.items()}
     shares = {"whole": line["update"] / line["train"]}

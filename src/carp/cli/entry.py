@@ -6,12 +6,14 @@ functions, so that `carp --help` stays fast.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import io
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +37,7 @@ from carp.errors import CarpError, CarpWarning, UsageError, telling_of_options
 COMPANY_LOST = 75  # another process of a training ended
 NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc")
 INTERRUPTED = 130  # what typer makes of Ctrl-C
+NEW_BEFORE_A_LOOK = 10_000  # objects after which Python looks for garbage; its own 700 are soon made by imports
 COMMANDS = (
     prepare_command.prepare,
     train_command.train,
@@ -60,16 +63,6 @@ COMMANDS = (
 # typer brings a click of its own or uses the installed one; the class of wrong usage is found in either.
 WrongUse: type[Exception] = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(
-    name="carp",
-    help="Predict how a person would rate a thing from what people wrote, and explain why.",
-    epilog="Exit codes: 0 success, 1 failure, 2 wrong usage. New here? Try: carp demo",
-    add_completion=True,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -77,7 +70,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _carp(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
@@ -86,8 +78,29 @@ def _carp(
     pass
 
 
-for _command in COMMANDS:
-    app.command()(at_addresses(_command))
+def _app_with(commands: Iterable[Callable[..., None]]) -> typer.Typer:
+    made = typer.Typer(
+        name="carp",
+        help="Predict how a person would rate a thing from what people wrote, and explain why.",
+        epilog="Exit codes: 0 success, 1 failure, 2 wrong usage. New here? Try: carp demo",
+        add_completion=True,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_carp)
+    for command in commands:
+        made.command()(at_addresses(command))
+    return made
+
+
+app = _app_with(COMMANDS)
+
+
+def _app_for(arguments: Sequence[str]) -> typer.Typer:
+    """An app with the one command that is asked for: typer reads the parameters of every command that an app has."""
+    asked = [command for command in COMMANDS if [command.__name__] == list(arguments[:1])]
+    return _app_with(asked) if asked else app
 
 
 def run_command(arguments: Sequence[str]) -> None:
@@ -99,8 +112,17 @@ def run_command(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. No exception escapes."""
+    if arguments is None:  # this process is the command
+        seldom_look_for_garbage()
     with telling_of_options():
         return _run(arguments)
+
+
+def seldom_look_for_garbage() -> None:
+    """Importing torch makes hundreds of thousands of objects that stay: looking through them again and again, and once
+    more at the end, took half a second of every command. What is left at the end goes with the process."""
+    gc.set_threshold(NEW_BEFORE_A_LOOK)
+    atexit.register(gc.freeze)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -109,7 +131,8 @@ def _run(arguments: Sequence[str] | None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         with _warnings_in_one_line():
-            code = app(None if arguments is None else list(arguments), prog_name="carp", standalone_mode=False)
+            given = sys.argv[1:] if arguments is None else list(arguments)
+            code = _app_for(given)(given, prog_name="carp", standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:
             raise KeyboardInterrupt

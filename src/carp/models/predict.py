@@ -69,7 +69,7 @@ def score_pairs(model: RatingModel, users: Tensor, items: Tensor, pairs: Pairs) 
 
     def rated(begin: int, end: int) -> Tensor:
         u, i = (torch.from_numpy(of[begin:end]).to(users.device) for of in (pairs.users, pairs.items))
-        return model.score(u, i, users[u], items[i]).rating
+        return model.score(u, i, users.index_select(0, u), items.index_select(0, i)).rating
 
     return _rated_in_blocks(len(pairs), rated, users.device)
 

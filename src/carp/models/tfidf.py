@@ -67,15 +67,23 @@ def term_occurrences(
 
     Words come first, then the known bigrams, which are sorted codes of `bigram_codes`.
     """
-    row = torch.arange(len(words), device=words.device).unsqueeze(1).expand_as(words)
-    code = words[:, :-1].long() * (known_words + 1) + words[:, 1:].long()
+    same_review = (reviews[:, :-1] == reviews[:, 1:]) & (reviews[:, 1:] >= 0)
+    likely = same_review & _begins_bigram(bigrams, known_words)[words[:, :-1].long()]
+    first_row, first_column = torch.nonzero(likely, as_tuple=True)
+    code = words[first_row, first_column].long() * (known_words + 1) + words[first_row, first_column + 1].long()
     place = torch.searchsorted(bigrams, code).clamp_max(len(bigrams) - 1)
-    known = (bigrams[place] == code) & (reviews[:, :-1] == reviews[:, 1:]) & (reviews[:, 1:] >= 0)
-    there = words > 0
-    column = torch.arange(words.shape[1], device=words.device).expand_as(words)
-    rows = torch.cat([row[there], row[:, 1:][known]])
-    terms = torch.cat([words[there].long(), place[known] + known_words + 1])
-    return rows, terms, torch.cat([column[there], column[:, :-1][known]])
+    known = bigrams[place] == code
+    row, column = torch.nonzero(words > 0, as_tuple=True)
+    rows = torch.cat([row, first_row[known]])
+    terms = torch.cat([words[row, column].long(), place[known] + known_words + 1])
+    return rows, terms, torch.cat([column, first_column[known]])
+
+
+def _begins_bigram(bigrams: Tensor, words: int) -> Tensor:
+    """Of each word whether a known bigram begins with it [words + 1]: so few need be looked for among all bigrams."""
+    begins = torch.zeros(words + 1, dtype=torch.bool, device=bigrams.device)
+    begins[(bigrams // (words + 1)).clamp_max(words)] = True
+    return begins
 
 
 def spread_over_words(
@@ -167,7 +175,7 @@ class Terms:
     def features(self, owner: Tensor, leave_out: Tensor | None, idf: Tensor | None = None) -> Features:
         """Rows for pairs of these owners, each without the record that it leaves out; idf is that of the documents
         unless it is given."""
-        key, count = torch.unique(self.document * self.terms + self.term, return_counts=True)
+        key, count, in_document = _counted(self.document * self.terms + self.term)
         idf, term = (self._idf(key) if idf is None else idf.double()), key % self.terms
         whole = Entries(key // self.terms, term, weigh(count) * idf[term], (self.documents, self.terms))
         square = whole.square_lengths()[owner]
@@ -176,27 +184,39 @@ class Terms:
             nothing = owner[:0]
             difference = Entries(nothing, nothing, square[:0], shape)
         else:
-            pair, term, document, own = self._own_terms(leave_out)
-            counts = count[torch.searchsorted(key, document * self.terms + term)]
-            before, after = weigh(counts) * idf[term], weigh(counts - own) * idf[term]
+            pair, term, own, all_of_document = self._own_terms(leave_out, in_document)
+            before, after = weigh(all_of_document) * idf[term], weigh(all_of_document - own) * idf[term]
             difference = Entries(pair, term, after - before, shape)
             square = square + add_up(pair, after.square() - before.square(), len(owner))
         # One term's square is 1 or more: less is what rounding leaves of an emptied document.
         scale = torch.where(square > 0.5, square.clamp_min(0.5).rsqrt(), 0.0)
         return Features(whole, difference, owner, scale)
 
-    def _own_terms(self, leave_out: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Pair, term, document and count of what stands in the records that pairs leave out."""
+    def _own_terms(self, leave_out: Tensor, in_document: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pair, term and count of what stands in the records that pairs leave out, and how often the term stands in
+        the whole document: all words of a record stand in one, and in_document knows it of each occurrence."""
         records = 1 + max(int(self.review.max()) if len(self.review) else 0, int(leave_out.max()))
         pair_of_record = torch.full((records,), -1, device=leave_out.device)
         pairs = torch.nonzero(leave_out >= 0).squeeze(1)
         pair_of_record[leave_out[pairs]] = pairs
         pair = pair_of_record[self.review]
         theirs = pair >= 0
-        key, count = torch.unique(pair[theirs] * self.terms + self.term[theirs], return_counts=True)
-        document_of_pair = torch.zeros(len(leave_out), dtype=torch.int64, device=leave_out.device)
-        document_of_pair[pair[theirs]] = self.document[theirs]  # all words of a review stand in one document
-        return key // self.terms, key % self.terms, document_of_pair[key // self.terms], count
+        key, place, count = torch.unique(
+            pair[theirs] * self.terms + self.term[theirs], return_inverse=True, return_counts=True
+        )
+        of_document = torch.empty_like(count)
+        of_document[place] = in_document[theirs]  # the same for all occurrences of a term in a record
+        return key // self.terms, key % self.terms, count, of_document
+
+
+def _counted(keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The distinct keys, how often each is there, and of each key that is given how often it is there.
+
+    >>> [found.tolist() for found in _counted(torch.tensor([7, 4, 7]))]
+    [[4, 7], [1, 2], [2, 1, 2]]
+    """
+    distinct, place, count = torch.unique(keys, return_inverse=True, return_counts=True)
+    return distinct, count, count[place]
 
 
 def name_rows(names: NameWords, device: torch.device) -> Entries:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
 from carp.models.covariance_solving import Covariance
 
@@ -73,7 +74,8 @@ class OwnedTerms:
         there = steps < counts[some].unsqueeze(1)
         chosen = pairs[(begins + steps).clamp_max(len(pairs) - 1)]
         mask = there.unsqueeze(2).to(self.directions)
-        return OwnerBlock.of(some, torch.where(there, chosen, len(self.theirs)), mask, self.directions[chosen] * mask)
+        directions = embedding(chosen, self.directions) * mask
+        return OwnerBlock.of(some, torch.where(there, chosen, len(self.theirs)), mask, directions)
 
     def times(self, vectors: Tensor, level: Tensor, own: Tensor) -> Tensor:
         """These terms at their two strengths, times vectors [n, c]."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carp.models.layers import SizedByData
+from carp.models.side_room import all_finite
 from carp.reviews.corpora import column_checks
 from carp.reviews.corpora.column_checks import ColumnFault, need
 from carp.reviews.corpora.late_texts import LateTexts
@@ -205,4 +206,4 @@ def _named(module: nn.Module, kind: str) -> set[str]:
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
     """Refuse tensors with entries that are no numbers."""
     for name, tensor in tensors.items():
-        need(not tensor.is_floating_point() or bool(torch.isfinite(tensor).all()), f"{name} holds what is no number")
+        need(not tensor.is_floating_point() or all_finite(tensor), f"{name} holds what is no number")

@@ -88,10 +88,23 @@ def empty_like(module: torch.nn.Module) -> dict[str, Tensor]:
     return {name: torch.zeros_like(of) for name, of in module.state_dict().items() if name not in of_pairs}
 
 
-def leave_out_again(biases: TunedBiases, earlier: TunedBiases, train: Pairs) -> None:
-    """What each training rating does to its own baseline, worked out for the pairs of now where it was before."""
-    if len(earlier.pairs):
+def leave_out_again(
+    biases: TunedBiases, earlier: TunedBiases, train: Pairs, worked_out: TunedBiases | None = None
+) -> None:
+    """What each training rating does to its own baseline, worked out for the pairs of now where it was before.
+
+    Where other biases of the same pairs have the same weights, it is what was worked out for them.
+    """
+    if not len(earlier.pairs):
+        return
+    if worked_out is not None and len(worked_out.pairs) and _weigh_alike(biases, worked_out):
+        biases.pairs, biases.growth = worked_out.pairs.clone(), worked_out.growth.clone()
+    else:
         biases.leave_out(train)
+
+
+def _weigh_alike(one: TunedBiases, other: TunedBiases) -> bool:
+    return torch.equal(one.user_weight, other.user_weight) and torch.equal(one.item_weight, other.item_weight)
 
 
 def solve_again(biases: TunedBiases, train: Pairs, users: NDArray[np.int64], items: NDArray[np.int64]) -> None:

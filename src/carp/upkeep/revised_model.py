@@ -44,13 +44,13 @@ def _carried_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
     train_pairs = corpus.pairs(TRAIN)
     for biases in [baseline, *(part for part in model.modules() if isinstance(part, TunedBiases))]:
         solve_again(biases, train_pairs, revision.users, revision.items)
+    leave_out_again(baseline, before.baseline, train_pairs)
     earlier = dict(old.named_modules())
     for path, part in model.named_modules():
         if isinstance(part, TunedBiases):
-            leave_out_again(part, cast(TunedBiases, earlier[path]), train_pairs)
+            leave_out_again(part, cast(TunedBiases, earlier[path]), train_pairs, worked_out=baseline)
         if isinstance(part, ReviewPartners):
             part.fit(train_pairs)
-    leave_out_again(baseline, before.baseline, train_pairs)
     if old.takes_in:
         data = corpus.training_data(sort_settings(before.name, before.facts["fit"]).fit.target_reviews)
         model.take_in(data, *(torch.from_numpy(of).to(before.device) for of in (revision.users, revision.items)))
