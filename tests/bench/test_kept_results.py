@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -18,10 +19,11 @@ import faithfulness_tables
 import ranking_tables
 import reliability_tables
 import successor_tables
+from carp.bench import report
 from carp.bench.report import Section, make_report, report_markdown
 from carp.bench.results_folder import BENCH, read_results
 from carp.bench.study import NAMED
-from carp.bench.study_findings import found_studies
+from carp.bench.study_findings import StudyFound, found_studies
 from carp.models import REGISTRY
 from tables_in_pages import page_with
 
@@ -33,8 +35,18 @@ EXACT = "gaussian-process"  # its cost grows with the cube of the pairs: too man
 ASKED = {"corpus", "model", "split_seed", "seed", "valid_mse", "test_mse", "settings", "seconds", "peak_memory"}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def studies() -> Iterator[list[StudyFound]]:
+    """What the studies found: once, for the report, for the page and for the tests."""
+    found = found_studies(RESULTS)
+    with pytest.MonkeyPatch.context() as patch:
+        for reader in (report, analysis_tables):
+            patch.setattr(reader, "found_studies", lambda folder: found)
+        yield found
+
+
 @pytest.fixture(scope="module")
-def sections() -> list[Section]:
+def sections(studies: list[StudyFound]) -> list[Section]:
     return make_report(RESULTS)
 
 
@@ -52,8 +64,7 @@ def test_every_model_ran_on_every_split_of_the_three_corpora_or_is_told_to_be_un
     assert page == page_with(page, comparison_tables.tables_of(RESULTS))
 
 
-def test_every_named_study_ran_on_some_corpus_and_the_pages_tables_are_the_results():
-    studies = found_studies(RESULTS)
+def test_every_named_study_ran_on_some_corpus_and_the_pages_tables_are_the_results(studies):
     assert {study.name for study in studies} == set(NAMED)
     assert {study.corpus for study in studies} >= set(CORPORA)
     assert not [study.name for study in studies if study.warning]
