@@ -53,9 +53,9 @@ class AttentionExplainer(Explainer):
         target = held_out(self.corpus, question, {"matched": [*viewpoints, *aspects]})
         rating = float(prediction.rating[0])
         reasons = Reasons(viewpoints, aspects, target, meaning=heard.meaning, texts_move=self._moved(rating, heard))
-        return self._told(question, rating, reasons)
+        return self.explained(question, rating, reasons)
 
-    def _told(self, question: Question, rating: float, reasons: Reasons) -> Explanation:
+    def explained(self, question: Question, rating: float, reasons: Reasons) -> Explanation:
         """The explanation of one pair, its sentences with what they say."""
         (baseline,), (margin,) = self.baselines([question]), self.margins([question])
         return self.explanation(question, rating, baseline, margin, with_tones(reasons, self.guide, self.corpus))
