@@ -11,7 +11,7 @@ import pytest
 
 import carp
 from carp.explain.explanation import LITTLE, Reasons, Sentence, Side
-from carp.explain.guided_reasons import side_names, toned, with_tones
+from carp.explain.guided_reasons import Topics, side_names, toned, with_tones
 from carp.explain.named_aspects import EVERYTHING, OTHER, NamedAspects
 from carp.explain.praise import PRAISE_PLACES, Praise
 from carp.explain.profiles import summary_for
@@ -107,6 +107,18 @@ def test_a_side_is_called_by_what_its_sentences_and_words_are_about():
     shown = np.zeros((3, 5))
     shown[1, 3] = 1  # its sentence is about the strap, whatever it listens to
     assert side_names(guide, words, attention, shown, "aspect") == ["sound, bass", "strap, leather", "price, money"]
+
+
+def test_topics_that_are_kept_name_sides_as_their_words_do():
+    guide = guide_of("sound, bass", "strap, leather", "price, money", words=[0, 0, 1, 1, 2])
+    words, sentence = np.array([1, 2, 3, 4, 5], np.int32), np.array([0, 0, 1, 1, 2])
+    attention = np.array([[0.5, 0.5, 0.2], [0.5, 0.4, 0.2], [0, 0.1, 0.2], [0, 0, 0.2], [0, 0, 0.2]])
+    kept = Topics.of(guide.aspects, words, sentence, attention)
+    for shown in np.ndindex(3, 3):
+        counts = np.zeros((3, 3))
+        counts[shown] = 1
+        named = side_names(guide, words, attention, counts[:, sentence], "aspect")
+        assert kept.names(counts, "aspect") == named
 
 
 def test_sides_for_which_no_name_is_left_keep_their_number():

@@ -15,7 +15,7 @@ from carp.explain.explainer import explainer_for
 from carp.explain.explanation import LITTLE
 from carp.explain.faithfulness.planted_causes import planted_causes_found
 from carp.explain.named_aspects import EVERYTHING, OTHER, find_aspects, seeded_aspects
-from carp.explain.praise import PRAISE_PLACES, learn_praise
+from carp.explain.praise import PRAISE_PLACES, Praise, _rows, learn_praise
 from carp.explain.question import as_batch, known_pair
 from carp.explain.reading_guide import ReadingGuide, make_guide, read_seeds
 from carp.recommender import Recommender
@@ -273,6 +273,13 @@ def test_ratings_that_are_all_alike_teach_no_praise():
     praise = learn_praise(["good", "bad"], np.array([4, 4], np.float32), np.array([0, 1], np.int32))
     assert not praise.weight.any()
     assert praise.of_texts(["good"]).tolist() == [0.0]
+
+
+def test_a_text_alone_says_to_the_bit_what_it_says_among_many():
+    praise = Praise(np.random.default_rng(0).normal(size=PRAISE_PLACES).astype(np.float32))
+    texts = ["Good, good, good sound; not good value.", "", "...", "音質がとても良い😀", "It's fine. It's fine."]
+    among_many = _rows(texts) @ praise.weight.astype(np.float64)
+    assert [float(praise.of_texts([text])[0]) for text in texts] == among_many.tolist()
 
 
 # ---- what is saved

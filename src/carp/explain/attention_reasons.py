@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from carp.explain.explainer import Explainer, SummarySentence
 from carp.explain.explanation import Explanation, Reasons, Sentence, Side
-from carp.explain.guided_reasons import side_names
+from carp.explain.guided_reasons import side_names, with_tones
 from carp.explain.named_words import UNITS, NamedReasons, NamedWords, named_words, nothing_named
 from carp.explain.pair_texts import Floats, PaddedTexts, PairTexts, batch_of, blocks
 from carp.explain.phrases import phrase_book, weightiest_sides
@@ -53,7 +53,12 @@ class AttentionExplainer(Explainer):
         target = held_out(self.corpus, question, {"matched": [*viewpoints, *aspects]})
         rating = float(prediction.rating[0])
         reasons = Reasons(viewpoints, aspects, target, meaning=heard.meaning, texts_move=self._moved(rating, heard))
-        return self.explanation(question, rating, self.baselines([question])[0], reasons)
+        return self.explained(question, rating, reasons)
+
+    def explained(self, question: Question, rating: float, reasons: Reasons) -> Explanation:
+        """The explanation of one pair, its sentences with what they say."""
+        (baseline,), (margin,) = self.baselines([question]), self.margins([question])
+        return self.explanation(question, rating, baseline, margin, with_tones(reasons, self.guide, self.corpus))
 
     def _names(self, question: Question, heard: Attention) -> tuple[Sequence[str], Sequence[str]]:
         """What the sides are called: as the model calls them or, where they are aspects, as the guide does."""

@@ -6,7 +6,7 @@ the sentences that pull most through them (`unit_reasons`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from carp.explain.guided_reasons import Topics
 from carp.explain.influence import SentenceInfluence, Slopes, judge_with_gradient, slopes_at
+from carp.explain.named_aspects import NamedAspects
 from carp.explain.phrases import PhraseBook
 from carp.explain.question import Detail
 from carp.explain.selection import Reason, choose_reasons, likeness
@@ -44,11 +46,19 @@ class ShownSide(ReadSide):
     """The same of a document that can be shown."""
 
     book: PhraseBook
+    _read_as: list[Topics] = field(default_factory=list, repr=False)  # one, by the guide that was asked last
 
-    def prepare(self) -> None:
+    def prepare(self, aspects: NamedAspects) -> None:
         """Make now what the first question would wait for."""
         self.book.prepare()
-        _ = self.alike
+        _ = self.alike, self.topics(aspects)
+
+    def topics(self, aspects: NamedAspects) -> Topics:
+        """What the document is about, as a guide with these aspects reads it."""
+        if not self._read_as or self._read_as[0].aspects is not aspects:
+            attention = self.reading.attention[0, : len(self.words)].double().cpu().numpy()
+            self._read_as[:] = [Topics.of(aspects, self.words, self.sentence, attention)]
+        return self._read_as[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +88,9 @@ def judge_pairs(
     judged, gradient = judge_with_gradient(model, viewpoints, aspects)
     with torch.no_grad():
         ratings = model.combine(judged["balance"], users, items, own_ratings).tolist()
-    names = ("lengths", "degrees", "coupling")
-    shown = {name: judged[name].double().cpu().numpy() for name in names}
-    return [
-        Judgement(
-            rating=rating,
-            balance=balance,
-            slopes=slopes_at(model, gradient[row], viewpoints[row], aspects[row]),
-            **{name: shown[name][row] for name in names},
-        )
-        for row, (rating, balance) in enumerate(zip(ratings, judged["balance"].double().tolist(), strict=True))
-    ]
+    shown = (judged[name].double().cpu().numpy() for name in ("lengths", "degrees", "coupling"))
+    slopes = slopes_at(model, gradient, viewpoints, aspects).of_each_pair()
+    return [Judgement(*one) for one in zip(ratings, judged["balance"].double().tolist(), *shown, slopes, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -127,21 +129,27 @@ def reasons_of_sentiment(
     that pull most through it.
     """
     direction = 1.0 if sentiment == POSITIVE else -1.0
-    user, item = direction * influence.user, direction * influence.item
-    order = np.argsort(-coupling.ravel(), kind="stable")[:units]
+    order = np.argsort(-coupling.ravel(), kind="stable")[:units].tolist()
     left = choose_reasons(
-        user.sum((1, 2)),
-        item.sum((1, 2)),
+        direction * influence.in_all[USER],
+        direction * influence.in_all[ITEM],
         direction * influence.together,
         alike,
         reasons=len(order),
         sentences=detail.sentences,
     )
     found = []
-    for x, y in zip(*np.unravel_index(order, coupling.shape), strict=True):
-        through = [float(user[list(one.user), x, y].sum() + item[list(one.item), x, y].sum()) for one in left]
-        found.append(UnitReason(sentiment, int(x), int(y), left.pop(int(np.argmax(through)))))
+    for x, y in (divmod(place, coupling.shape[1]) for place in order):
+        # The last one left needs no comparing.
+        through = [direction * _pull_through(influence, one, x, y) for one in left] if len(left) > 1 else [0.0]
+        found.append(UnitReason(sentiment, x, y, left.pop(through.index(max(through)))))
     return found
+
+
+def _pull_through(influence: SentenceInfluence, reason: Reason, x: int, y: int) -> float:
+    """What the sentences of a reason pull through one logic unit."""
+    user, item = influence.user[list(reason.user), x, y], influence.item[list(reason.item), x, y]
+    return float(user.sum() + item.sum())
 
 
 def added_by_words(reading: DocumentReading) -> Tensor:

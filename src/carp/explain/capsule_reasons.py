@@ -30,8 +30,7 @@ from carp.explain.capsule_judgement import (
 from carp.explain.capsule_opinions import opinions_of_raters, share_of_coupling
 from carp.explain.capsule_units import SENTIMENTS, all_sides, logic_units, matrix, named_sides, names_in, names_of
 from carp.explain.explainer import AspectOpinion, Explainer, StrongestMeeting, SummarySentence
-from carp.explain.explanation import Capsule, Explanation, MatchKind, Reasons, Side
-from carp.explain.guided_reasons import toned, with_their_tones
+from carp.explain.explanation import Capsule, Explanation, MatchKind, Reasons, Side, Tone, opposed_to
 from carp.explain.influence import (
     judge_with_gradient,
     lost_sentences,
@@ -54,7 +53,7 @@ from carp.explain.question import Detail, Question, held_out
 from carp.explain.selection import weightiest_and_new
 from carp.models.carp import NEGATIVE, POSITIVE, Carp, DocumentReading
 from carp.models.predict import score_blocks
-from carp.reviews.readable import ReadableDocument
+from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_model import FittedModel
 
@@ -72,6 +71,7 @@ class CapsuleExplainer(Explainer):
         self.model = cast(Carp, fitted.model)  # only CARP names this explainer
         self.kept: tuple[KeptReadings, KeptReadings] | None = None
         self._sides: LastUsed[ShownSide] = LastUsed(SIDES_KEPT)
+        self._prepared = 0  # people and things, from the first
 
     # ---- reading documents
 
@@ -85,11 +85,16 @@ class CapsuleExplainer(Explainer):
             self.fitted.sides = users.viewpoints, items.viewpoints  # read once, not twice
 
     def prepare_sides(self, most: int) -> None:
-        """Make ready what is shown of the first `most` people and things, where readings are kept."""
-        if self.kept is not None:
-            for kind, names in enumerate((self.corpus.users, self.corpus.items)):
-                for number in range(min(most, len(names))):
-                    self._whole(kind, number, Detail()).prepare()
+        """Make ready what is shown of the first `most` people and things, where readings are kept; those that were made
+        ready before are not gone through again."""
+        if self.kept is None:
+            return
+        for kind, names in enumerate((self.corpus.users, self.corpus.items)):
+            for number in range(self._prepared, min(most, len(names))):
+                side = self._whole(kind, number, Detail())
+                side.prepare(self.guide.aspects)
+                self.guide.remember(side.book.document.sources)  # what their sentences say
+        self._prepared = max(self._prepared, most)
 
     def _read(self, kind: int, document: ReadableDocument, detail: Detail) -> ShownSide:
         read = (self.model.read_users, self.model.read_items)[kind]
@@ -109,9 +114,18 @@ class CapsuleExplainer(Explainer):
 
     def _shown_side(self, document: ReadableDocument, reading: DocumentReading, detail: Detail) -> ShownSide:
         attention = reading.attention[0].double().cpu().numpy()[: len(document.words)]
-        book = phrase_book(document, attention, window=self.model.config.window, top_phrases=detail.top_phrases)
+        window, most = self.model.config.window, detail.top_phrases
+        book = phrase_book(document, attention, window=window, top_phrases=most, tone_of=self._tone_of)
         lost = lost_sentences(self.model, reading, document.sentence_numbers)
         return ShownSide(reading, document.words, document.sentence_numbers, lost, book)
+
+    def _tone_of(self, sentence: tuple[int, int], source: WrittenReview) -> Tone | None:
+        """What a sentence of a review says, where it is shown."""
+        (record, place), guide = sentence, self.guide
+        if source.rating is None:  # pasted: its number is no record
+            return guide.tone(float(guide.tones(source)[place]), 0.0)
+        of_rating = guide.of_rating(float(self.corpus.rating[record]))
+        return guide.tone(float(guide.tones(source, record)[place]), of_rating)
 
     def _sides_of(self, question: Question, detail: Detail) -> tuple[ShownSide, ShownSide]:
         if self.kept is None or question.user < 0 or question.trained_on(self.corpus):
@@ -133,9 +147,10 @@ class CapsuleExplainer(Explainer):
     def _explain_alike(self, questions: list[Question], detail: Detail) -> list[Explanation]:
         sides = [self._sides_of(question, detail) for question in questions]
         judged = self._judge(questions, sides)
+        known = zip(self.baselines(questions), self.margins(questions), strict=True)
         return [
-            self.explanation(question, one.rating, baseline, self._reasons(question, one, pair, detail))
-            for question, pair, one, baseline in zip(questions, sides, judged, self.baselines(questions), strict=True)
+            self.explanation(question, one.rating, *beside, self._reasons(question, one, pair, detail))
+            for question, pair, one, beside in zip(questions, sides, judged, known, strict=True)
         ]
 
     def _judge(self, questions: Sequence[Question], sides: Sequence[tuple[ReadSide, ReadSide]]) -> list[Judgement]:
@@ -280,8 +295,7 @@ class CapsuleExplainer(Explainer):
         empty = ("the person's reviews hold no word the model knows: the viewpoints are empty",)
         notes = () if len(side.words) else empty
         names = names_of("viewpoint", side, (), self.guide)
-        found = named_sides(names, shown, share_of_coupling(coupling, lengths))
-        return self._all_toned(found), notes
+        return named_sides(names, shown, share_of_coupling(coupling, lengths)), notes
 
     def opinions_of(
         self, item: int, raters: NDArray[np.int32], sentences: int
@@ -293,16 +307,14 @@ class CapsuleExplainer(Explainer):
         found = []
         for s, direction in ((POSITIVE, 1.0), (NEGATIVE, -1.0)):
             shown = weightiest_sides(side.book, shown_sentences=sentences, moved=direction * moved)
-            shown = [replace(one, sentiment=SENTIMENTS[s]) for one in shown]
-            aspects = self._all_toned(named_sides(names, shown, coupling[:, s].sum(1).mean(0)))
+            shown = [
+                replace(one, sentiment=SENTIMENTS[s], opposed=opposed_to(SENTIMENTS[s], one.sentences)) for one in shown
+            ]
+            aspects = named_sides(names, shown, coupling[:, s].sum(1).mean(0))
             strength = coupling[:, s] * lengths[:, s, None, None]  # [R, M, M]
             longer = lengths[:, s] > lengths[:, 1 - s]
             found.append(opinions_of_raters(raters, strength, longer, aspects, phrases))
         return found[0], found[1], ()
-
-    def _all_toned(self, sides: tuple[Side, ...]) -> tuple[Side, ...]:
-        said = with_their_tones((sentence for side in sides for sentence in side.sentences), self.guide, self.corpus)
-        return tuple(toned(side, said) for side in sides)
 
     @torch.no_grad()
     def _coupling_and_lengths(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> tuple[Array, Array]:

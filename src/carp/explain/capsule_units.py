@@ -9,9 +9,8 @@ import numpy as np
 
 from carp.explain.capsule_judgement import ITEM, USER, Array, Judgement, ShownSide, UnitReason
 from carp.explain.explanation import LogicUnit, Sentiment, Side
-from carp.explain.guided_reasons import side_names
 from carp.explain.influence import SentenceInfluence
-from carp.explain.phrases import weightiest_sides
+from carp.explain.phrases import PhraseBook
 from carp.explain.question import Detail
 from carp.explain.reading_guide import ReadingGuide
 from carp.models.carp import NEGATIVE, POSITIVE
@@ -39,12 +38,12 @@ def names_of(
     kind: str, side: ShownSide, shown: Sequence[tuple[int, tuple[int, ...]]], guide: ReadingGuide
 ) -> list[str]:
     """What the viewpoints (aspects) of one document are called, where these sentences are shown for some of them."""
-    attention = side.reading.attention[0, : len(side.words)].double().cpu().numpy()
-    counts = np.zeros((attention.shape[1], len(side.book.document.sentences)))  # by sentence
+    topics = side.topics(guide.aspects)
+    counts = np.zeros((len(topics.heard), len(topics.said)))
     for place, (index, sentences) in enumerate(shown, start=1):  # what comes first is what a reader holds the name to
-        counts[index, list(sentences)] = np.maximum(counts[index, list(sentences)], 1 / place)
-    told = counts[:, side.sentence]
-    return side_names(guide, side.words, attention, told, kind)
+        for sentence in sentences:
+            counts[index, sentence] = max(counts[index, sentence], 1 / place)
+    return topics.names(counts, kind)
 
 
 def logic_units(
@@ -55,14 +54,13 @@ def logic_units(
     heard = _shares(judged.coupling[judged.prevailing])
     units = []
     for one in chosen:
-        x, y = one.viewpoint, one.aspect
-        viewpoint = user.side(x, [user.document.sentences[j] for j in one.reason.user])
-        aspect = item.side(y, [item.document.sentences[j] for j in one.reason.item])
-        sentiment = SENTIMENTS[one.sentiment]
+        x, y, sentiment = one.viewpoint, one.aspect, SENTIMENTS[one.sentiment]
+        written = [user.document.sentences[j] for j in one.reason.user]
+        about = [item.document.sentences[j] for j in one.reason.item]
         units.append(
             LogicUnit(
-                replace(viewpoint, name=names.viewpoints[x], weight=float(heard[USER][x])),
-                replace(aspect, name=names.aspects[y], weight=float(heard[ITEM][y]), sentiment=sentiment),
+                user.side(x, written, weight=heard[USER][x], name=names.viewpoints[x]),
+                item.side(y, about, weight=heard[ITEM][y], name=names.aspects[y], sentiment=sentiment),
                 float(judged.coupling[POSITIVE, x, y]),
                 float(judged.coupling[NEGATIVE, x, y]),
                 sentiment,
@@ -82,10 +80,21 @@ def all_sides(
     moved = np.abs(influence.user.sum(2)), np.abs(influence.item.sum(1))  # [S, M]
     called = names.viewpoints, names.aspects
     viewpoints, aspects = (
-        named_sides(name, weightiest_sides(side.book, shown_sentences=detail.sentences, moved=move), heard)
+        _weighed_sides(side.book, move.T.tolist(), name, heard, detail.sentences)
         for name, side, move, heard in zip(called, sides, moved, _shares(coupling), strict=True)
     )
     return viewpoints, aspects
+
+
+def _weighed_sides(
+    book: PhraseBook, moved: Sequence[Sequence[float]], names: Sequence[str], weights: Sequence[float], sentences: int
+) -> tuple[Side, ...]:
+    return tuple(
+        [
+            book.side(x, book.weightiest(x, move, sentences), weight=weight, name=name)
+            for x, (move, name, weight) in enumerate(zip(moved, names, weights, strict=True))
+        ]
+    )
 
 
 def named_sides(names: Sequence[str], sides: Sequence[Side], weights: Array) -> tuple[Side, ...]:
@@ -94,11 +103,11 @@ def named_sides(names: Sequence[str], sides: Sequence[Side], weights: Array) -> 
     )
 
 
-def _shares(coupling: Array) -> tuple[Array, Array]:
+def _shares(coupling: Array) -> tuple[list[float], list[float]]:
     """The share of a capsule's coupling [M, M] that falls on each viewpoint, and on each aspect."""
     total = max(float(coupling.sum()), 1e-30)
-    return coupling.sum(1) / total, coupling.sum(0) / total
+    return (coupling.sum(1) / total).tolist(), (coupling.sum(0) / total).tolist()
 
 
 def matrix(values: Array) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(float(v) for v in row) for row in values)
+    return tuple(map(tuple, values.tolist()))

@@ -7,6 +7,7 @@ single pair, a batch of them, the service, profiles, and the measures of faithfu
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -19,7 +20,6 @@ from torch import Tensor
 
 from carp.errors import CarpError, UsageError
 from carp.explain.explanation import Explanation, Reasons, Sentence, Sentiment, Side
-from carp.explain.guided_reasons import with_tones
 from carp.explain.named_words import NamedReasons
 from carp.explain.pair_texts import PairTexts
 from carp.explain.question import Detail, Question
@@ -34,6 +34,7 @@ EXPLAINERS: dict[str, str] = {  # name → module:class
     "attention": "carp.explain.attention_reasons:AttentionExplainer",
     "sum": "carp.explain.summed_reasons:SummedExplainer",
 }
+OF_REASONS = tuple(one.name for one in fields(Reasons))
 NO_CAPSULES = "the model {name} has no capsules: it does not say what is liked and disliked"
 
 
@@ -145,37 +146,37 @@ class Explainer:
         what = f"the model {self.fitted.name} gives ratings without reasons"
         return UsageError(what, fix=f"train one that explains: {able}")
 
-    def explanation(self, question: Question, rating: float, baseline: float, reasons: Reasons) -> Explanation:
+    def explanation(
+        self, question: Question, rating: float, baseline: float, margin: float, reasons: Reasons
+    ) -> Explanation:
         """What the model said of a pair, with what is known of the pair without a model."""
         corpus = self.corpus
-        if self.reads_by_guide:
-            reasons = with_tones(reasons, self.guide, corpus)
-        mean = corpus.item_means[question.item]
-        low, high = self._interval(question, rating)
+        mean = float(corpus.item_means[question.item])
+        stars = self._on_scale(rating)
         return Explanation(
             user=corpus.users[question.user] if question.user >= 0 else None,
             item=corpus.items[question.item],
-            rating=corpus.own_rating(float(np.clip(rating, 1, corpus.levels))),
+            rating=corpus.own_rating(stars),
             rating_range=(corpus.scale.low, corpus.scale.high),
-            item_mean=None if np.isnan(mean) else corpus.own_rating(float(mean)),
+            item_mean=None if math.isnan(mean) else corpus.own_rating(mean),
             baseline=corpus.own_rating(baseline),
             notes=_notes(question, trained=question.trained_on(corpus)),
             model=self.fitted.name,
             title=corpus.title(question.item),
-            low=low,
-            high=high,
-            **{one.name: getattr(reasons, one.name) for one in fields(Reasons)},
+            low=None if math.isnan(margin) else corpus.own_rating(self._on_scale(stars - margin)),
+            high=None if math.isnan(margin) else corpus.own_rating(self._on_scale(stars + margin)),
+            **{name: getattr(reasons, name) for name in OF_REASONS},
         )
 
-    def _interval(self, question: Question, rating: float) -> tuple[float | None, float | None]:
-        """Where nine ratings of ten lie, on the scale of the data."""
-        margin = float(self.fitted.margins(np.array([question.user]), np.array([question.item]))[0])
-        if np.isnan(margin):
-            return None, None
-        highest = float(self.corpus.levels)
-        stars = min(max(float(rating), 1.0), highest)
-        low, high = max(stars - margin, 1.0), min(stars + margin, highest)
-        return self.corpus.own_rating(low), self.corpus.own_rating(high)
+    def _on_scale(self, stars: float) -> float:
+        return min(max(float(stars), 1.0), float(self.corpus.levels))
+
+    def margins(self, questions: Sequence[Question]) -> list[float]:
+        """How far above and below its prediction nine ratings of ten lie, in stars; not a number where unknown."""
+        users = np.array([question.user for question in questions])
+        items = np.array([question.item for question in questions])
+        found: list[float] = self.fitted.margins(users, items).tolist()
+        return found
 
     def own_ratings(self, questions: Sequence[Question]) -> Tensor | None:
         """The ratings of pairs that were trained on, to be left out again; None of pairs that were not."""

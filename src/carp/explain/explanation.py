@@ -6,6 +6,7 @@ with capsules also say how the sides met and whether that speaks for or against;
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -42,6 +43,14 @@ class Sentence:
     rating: float | None  # what the writer gave in that review
     title: str | None = field(default=None, kw_only=True)  # of the item, if it is known
     tone: Tone | None = field(default=None, kw_only=True)  # None where it says neither clearly, or nobody has asked
+
+
+def opposed_to(sentiment: Sentiment | None, sentences: Iterable[Sentence]) -> int:
+    """How many sentences clearly say the opposite of what they are shown as."""
+    if sentiment is None:
+        return 0
+    opposite: Tone = "complaint" if sentiment == "positive" else "praise"
+    return sum(one.tone == opposite for one in sentences)
 
 
 @dataclass(frozen=True)

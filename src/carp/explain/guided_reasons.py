@@ -8,13 +8,14 @@ sentence is the model's own; whether the sentence praises or complains is the gu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.explain.explanation import Reasons, Sentence, Side, Tone
+from carp.explain.explanation import Reasons, Sentence, Side, opposed_to
+from carp.explain.named_aspects import NamedAspects
 from carp.explain.reading_guide import ReadingGuide
 from carp.training.fitted_corpus import FittedCorpus
 
@@ -34,18 +35,49 @@ def side_names(
 ) -> list[str]:
     """What each side is called: by an aspect of the guide, each by another one; by its number where none is left that
     fits."""
+    about = _about(guide.aspects, words)
+    return called_by_worth(guide.aspects, _shares(attention.T @ about), shown @ about, kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Topics:
+    """What a document is about, as a guide reads it: the same whatever the document is paired with."""
+
+    aspects: NamedAspects  # of the guide
+    heard: Floats  # [M, A] what each side listens to, as shares
+    said: Floats  # [S, A] how much of each sentence is about each aspect
+
+    @staticmethod
+    def of(aspects: NamedAspects, words: NDArray[np.int32], sentence: NDArray[np.int64], attention: Floats) -> Topics:
+        about = _about(aspects, words)
+        said = np.zeros((int(sentence.max()) + 1 if len(sentence) else 0, about.shape[1]))
+        np.add.at(said, sentence, about)
+        return Topics(aspects, _shares(attention.T @ about), said)
+
+    def names(self, counts: Floats, kind: str) -> list[str]:
+        """What each side is called where sentences count so much as those shown for it. `counts` [M, S]"""
+        return called_by_worth(self.aspects, self.heard, counts @ self.said, kind)
+
+
+def called_by_worth(aspects: NamedAspects, heard: Floats, shown: Floats, kind: str) -> list[str]:
+    """By the aspects that sides listen to (shares) and that the sentences shown for them are about (amounts), both
+    [M, A]; by its number where no aspect is left that fits a side."""
     from scipy.optimize import linear_sum_assignment
 
     numbered = [f"{kind} {place + 1}" for place in range(len(shown))]
-    names = guide.aspects.names[:-1]
-    if len(names) < 2 or not len(words):
+    if len(aspects.names) < 3:  # one of them is of what belongs nowhere
         return numbered
-    about = guide.aspects.membership[words, :-1].astype(np.float64)
-    worth = _shares(attention.T @ about) + OF_SHOWN * _shares(shown @ about)
-    for side, aspect in zip(*linear_sum_assignment(-worth), strict=True):
-        if worth[side, aspect] >= max(LEAST_OF_BEST * worth[side].max(), 1e-9):
-            numbered[side] = names[aspect]
+    worth = heard + OF_SHOWN * _shares(shown)
+    least = np.maximum(LEAST_OF_BEST * worth.max(1), 1e-9).tolist()
+    for side, aspect in zip(*(found.tolist() for found in linear_sum_assignment(-worth)), strict=True):
+        if worth[side, aspect] >= least[side]:
+            numbered[side] = aspects.names[aspect]
     return numbered
+
+
+def _about(aspects: NamedAspects, words: NDArray[np.int32]) -> Floats:
+    """How much each word is about each aspect that has a name. [L, A]"""
+    return aspects.membership[words, :-1].astype(np.float64)
 
 
 def _shares(amounts: Floats) -> Floats:
@@ -72,20 +104,17 @@ def with_tones(reasons: Reasons, guide: ReadingGuide, corpus: FittedCorpus) -> R
 
 
 def with_their_tones(sentences: Iterable[Quoted], guide: ReadingGuide, corpus: FittedCorpus) -> dict[Quoted, Quoted]:
-    """Each of these sentences with what it says, all read at once. Most say neither, and are given back as they are."""
+    """Each of these sentences with what it says. Most say neither, and are given back as they are."""
     quoted = list(dict.fromkeys(sentences))
     stars = [None if one.rating is None else float(corpus.scale.to_stars(one.rating, corpus.levels)) for one in quoted]
-    found = guide.tones_of_quoted([(one.text, rated) for one, rated in zip(quoted, stars, strict=True)])
+    found = [guide.tone_of_quoted(one.text, rated) for one, rated in zip(quoted, stars, strict=True)]
     return {one: one if tone == one.tone else replace(one, tone=tone) for one, tone in zip(quoted, found, strict=True)}
 
 
 def toned(side: Side, said: Toned) -> Side:
     """The side with the tones of its sentences, and how many of them say the opposite of what it is shown as."""
     sentences = _toned(side.sentences, said)
-    if side.sentiment is None:
-        return replace(side, sentences=sentences)
-    opposite: Tone = "complaint" if side.sentiment == "positive" else "praise"
-    return replace(side, sentences=sentences, opposed=sum(one.tone == opposite for one in sentences))
+    return replace(side, sentences=sentences, opposed=opposed_to(side.sentiment, sentences))
 
 
 def _toned(sentences: Iterable[Sentence], said: Toned) -> tuple[Sentence, ...]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.explain.explanation import Mark, MatchKind, Sentence, Side
-from carp.reviews.readable import ReadableDocument
+from carp.explain.explanation import Mark, MatchKind, Sentence, Sentiment, Side, Tone, opposed_to
+from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.text.tokens import tokenise
+
+ToneOf = Callable[[tuple[int, int], WrittenReview], Tone | None]  # of a sentence, by its place and its review
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class PhraseBook:
     weights: NDArray[np.float64]  # [L, M] of the phrase around each word
     best: list[NDArray[np.int64]]  # for each viewpoint the centres of its top phrases, best first
     window: int
+    tone_of: ToneOf | None = None  # asked of a sentence when it is first shown; without it, none has a tone
 
     @cached_property
     def shared(self) -> NDArray[np.bool_]:
@@ -84,22 +88,47 @@ class PhraseBook:
         return found
 
     @cached_property
+    def candidates(self) -> list[list[int]]:
+        """For each viewpoint the numbers of the sentences with a top phrase, in the order of their reviews."""
+        document = self.document
+        return [
+            sorted(set(document.sentence_numbers[best].tolist()), key=document.sentences.__getitem__)
+            for best in self.best
+        ]
+
+    @cached_property
     def _shown(self) -> dict[tuple[int, tuple[int, int]], Sentence]:
         return {}  # filled as sentences are first shown
 
     def prepare(self) -> None:
         """Make now what the first question would wait for."""
-        _ = self.texts, self.shared, self._inside
+        _ = self.texts, self.shared, self.candidates, self._inside
 
-    def side(self, x: int, chosen: Iterable[tuple[int, int]]) -> Side:
+    def side(
+        self,
+        x: int,
+        chosen: Iterable[tuple[int, int]],
+        *,
+        weight: float | None = None,
+        name: str = "",
+        sentiment: Sentiment | None = None,
+    ) -> Side:
         """The viewpoint by these sentences. In one without a top phrase, its own best phrase is marked."""
-        return Side(index=x + 1, sentences=tuple(self._sentence(x, key) for key in chosen), phrases=self.texts[x])
+        sentences = tuple([self._sentence(x, key) for key in chosen])
+        return Side(x + 1, sentences, self.texts[x], weight, name, sentiment, opposed_to(sentiment, sentences))
+
+    def weightiest(self, x: int, weight: Sequence[float], most: int) -> list[tuple[int, int]]:
+        """The sentences with a top phrase that weigh most; after the first only those that weigh at least half of
+        it."""
+        ranked = sorted(self.candidates[x], key=weight.__getitem__, reverse=True)[:most]
+        return [self.document.sentences[number] for number in ranked if weight[number] >= weight[ranked[0]] / 2]
 
     def _sentence(self, x: int, key: tuple[int, int]) -> Sentence:
-        if (x, key) not in self._shown:
+        found = self._shown.get((x, key))
+        if found is None:
             phrases = self._inside[x].get(key) or [self._best_in(key, x)]
-            self._shown[x, key] = _sentence(self.document, key, phrases, self.shared)
-        return self._shown[x, key]
+            found = self._shown[x, key] = _sentence(self.document, key, phrases, self.shared, self.tone_of)
+        return found
 
     def _phrase(self, centre: int, x: int) -> Phrase:
         return _phrase(self.document, centre, float(self.weights[centre, x]), self.window)
@@ -116,6 +145,7 @@ def phrase_book(
     window: int = 3,
     top_phrases: int = 30,
     top_share: float | None = None,
+    tone_of: ToneOf | None = None,
 ) -> PhraseBook:
     """A phrase's weight is the sum of the attention of its words. With `top_share`, phrases are centred on words that
     have attention themselves, and there are as many as that share of these words or fewer."""
@@ -124,7 +154,8 @@ def phrase_book(
     if top_share is not None:
         weights *= attention > 0
         most = [min(top_phrases, math.ceil(top_share * heard)) for heard in np.count_nonzero(attention, axis=0)]
-    return PhraseBook(document, weights, [_top(weights[:, x], most[x]) for x in range(weights.shape[1])], window)
+    best = [_top(weights[:, x], most[x]) for x in range(weights.shape[1])]
+    return PhraseBook(document, weights, best, window, tone_of)
 
 
 def weightiest_sides(
@@ -133,15 +164,14 @@ def weightiest_sides(
     """Sentences with a top phrase may be shown; those that weigh most are: by the top phrases centred in them or, where
     it is known what each sentence has `moved` [S, M], by that. A second one is shown only where it weighs at least half
     of the first."""
-    document = book.document
-    sides = []
-    for x, centres in enumerate(book.best):
-        placed = document.sentence_numbers[centres]
-        weight = np.bincount(placed, book.weights[centres, x]) if moved is None else moved[:, x]
-        total = {document.sentences[number]: float(weight[number]) for number in np.unique(placed).tolist()}
-        ranked = sorted(total, key=lambda key: (-total[key], key))[:shown_sentences]
-        sides.append(book.side(x, [key for key in ranked if total[key] >= total[ranked[0]] / 2]))
-    return sides
+    weights = _weights_by_phrases(book) if moved is None else moved.T.tolist()
+    return [book.side(x, book.weightiest(x, weight, shown_sentences)) for x, weight in enumerate(weights)]
+
+
+def _weights_by_phrases(book: PhraseBook) -> list[list[float]]:
+    """For each viewpoint what the top phrases centred in each sentence weigh."""
+    placed = book.document.sentence_numbers
+    return [np.bincount(placed[best], book.weights[best, x]).tolist() for x, best in enumerate(book.best)]
 
 
 def _top(weights: NDArray[np.float64], number: int) -> NDArray[np.int64]:
@@ -162,14 +192,20 @@ def _phrase(document: ReadableDocument, centre: int, weight: float, window: int)
 
 
 def _sentence(
-    document: ReadableDocument, key: tuple[int, int], phrases: list[Phrase], shared: NDArray[np.bool_]
+    document: ReadableDocument,
+    key: tuple[int, int],
+    phrases: list[Phrase],
+    shared: NDArray[np.bool_],
+    tone_of: ToneOf | None,
 ) -> Sentence:
     source = document.sources[key[0]]
     begin, end = source.sentences[key[1]]
     marks = merged(
         Mark(p.start - begin, p.end - begin, "shared" if shared[p.centre] else "own", p.weight) for p in phrases
     )
-    return Sentence(source.text[begin:end], marks, source.user, source.item, source.rating, title=source.title)
+    text = source.text[begin:end]
+    tone = None if tone_of is None else tone_of(key, source)
+    return Sentence(text, marks, source.user, source.item, source.rating, title=source.title, tone=tone)
 
 
 def merged(marks: Iterable[Mark]) -> tuple[Mark, ...]:
@@ -179,13 +215,13 @@ def merged(marks: Iterable[Mark]) -> tuple[Mark, ...]:
     (Mark(start=0, end=6, kind='own', weight=0.2), Mark(start=4, end=8, kind='shared', weight=0.0))
     """
     joined: list[Mark] = []
-    for mark in sorted(marks, key=lambda m: (m.kind, m.start, m.end)):
+    for mark in sorted(marks, key=attrgetter("kind", "start", "end")):
         last = joined[-1] if joined else None
         if last and last.kind == mark.kind and mark.start <= last.end:
-            joined[-1] = replace(last, end=max(last.end, mark.end), weight=max(last.weight, mark.weight))
+            joined[-1] = Mark(last.start, max(last.end, mark.end), last.kind, max(last.weight, mark.weight))
         else:
             joined.append(mark)
-    return tuple(sorted(joined, key=lambda m: (m.start, m.end)))
+    return tuple(sorted(joined, key=attrgetter("start", "end")))
 
 
 def matching_marks(text: str, sides: Mapping[MatchKind, Sequence[Side]], ignored: frozenset[str]) -> tuple[Mark, ...]:

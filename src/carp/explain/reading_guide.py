@@ -71,16 +71,15 @@ class ReadingGuide:
         """What a review's rating adds to the tone of its sentences: one of a good review is rather praise."""
         return OF_ITS_RATING * (stars - self.mean_rating)
 
-    def tones_of_quoted(self, quoted: Sequence[tuple[str, float | None]]) -> list[Tone | None]:
-        """Whether each quoted sentence clearly praises or complains, by its words and the stars of its review, where
-        they are known; None where it does neither. Answers are remembered."""
-        new = list(dict.fromkeys(one for one in quoted if one not in self._said))
-        if len(self._said) + len(new) > SENTENCES_KEPT:
-            self._said.clear()
-            new = list(dict.fromkeys(quoted))
-        for one, said in zip(new, self.praise.of_texts([text for text, _ in new]).tolist(), strict=True):
-            self._said[one] = self.tone(said, 0.0 if one[1] is None else self.of_rating(one[1]))
-        return [self._said[one] for one in quoted]
+    def tone_of_quoted(self, text: str, stars: float | None) -> Tone | None:
+        """Whether a quoted sentence clearly praises or complains, by its words and the stars of its review, where they
+        are known; None where it does neither. Answers are remembered."""
+        if (text, stars) not in self._said:
+            if len(self._said) >= SENTENCES_KEPT:
+                self._said.clear()
+            said = float(self.praise.of_texts([text])[0])
+            self._said[text, stars] = self.tone(said, 0.0 if stars is None else self.of_rating(stars))
+        return self._said[text, stars]
 
     def tone(self, said: float, of_rating: float) -> Tone | None:
         """What a sentence does whose words say so much and whose review's rating adds so much: clearly, with the rating

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,24 +41,30 @@ class _Shown:
     """What of one document has been shown, and what its sentences are still worth."""
 
     alike: Array  # [S, S]
-    news: Array = field(init=False)  # [S] the share of a sentence that has not been said; 0 once it was shown
-
-    def __post_init__(self) -> None:
-        self.news = np.ones(len(self.alike))
+    news: Array | None = (
+        None  # [S] the share of a sentence that has not been said, 0 once it was shown; None: all is new
+    )
 
     def worth(self, pull: Array) -> Array:
         """Of a pull in the wanted direction only the news counts; what was shown is never shown again."""
+        if self.news is None:
+            return pull
         worth = np.where(pull > 0, pull * self.news, pull)
         worth[self.news == 0] = -np.inf
         return worth
 
     def show(self, place: int) -> None:
-        self.news = self.news * (1 - self.alike[place]) ** 2
+        left: Array = (1 - self.alike[place]) ** 2
+        self.news = left if self.news is None else self.news * left
         self.news[place] = 0
 
+    @property
+    def all_is_said(self) -> bool:
+        return self.news is not None and not self.news.any()
+
     def start_again_if_all_is_said(self) -> None:
-        if not self.news.any():
-            self.news = np.ones(len(self.alike))
+        if self.all_is_said:
+            self.news = None
 
 
 def choose_reasons(
@@ -103,10 +109,11 @@ def _best_pair(
         return (int(sides[0].worth(user).argmax()) if len(user) else None), (
             int(sides[1].worth(item).argmax()) if len(item) else None
         )
-    worth = sides[0].worth(user)[:, None] + sides[1].worth(item)[None]
-    worth += together * sides[0].news[:, None] * sides[1].news[None]
-    s, t = np.unravel_index(int(worth.argmax()), worth.shape)
-    return int(s), int(t)
+    of_user, of_item = sides[0].news, sides[1].news
+    met = together if of_user is None else together * of_user[:, None]
+    met = met if of_item is None else met * of_item[None]
+    worth = sides[0].worth(user)[:, None] + sides[1].worth(item)[None] + met
+    return divmod(int(worth.argmax()), len(item))
 
 
 def _further(pull: Array, first: int | None, side: _Shown, sentences: int) -> tuple[int, ...]:
@@ -116,7 +123,7 @@ def _further(pull: Array, first: int | None, side: _Shown, sentences: int) -> tu
     least = SECOND_AT_LEAST * side.worth(pull)[first]
     chosen = [first]
     side.show(first)
-    while len(chosen) < sentences and side.news.any():
+    while len(chosen) < sentences and not side.all_is_said:
         worth = side.worth(pull)
         best = int(worth.argmax())
         if worth[best] <= 0 or worth[best] < least:

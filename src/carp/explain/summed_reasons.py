@@ -172,7 +172,7 @@ class SummedExplainer(AttentionExplainer):
             meetings=self._meetings(parts),
             texts_move=self._star * (rating - float(np.clip(without, 1, self.corpus.levels))),
         )
-        return self.explanation(question, rating, self.baselines([question])[0], reasons)
+        return self.explained(question, rating, reasons)
 
     def _terms(self, question: Question, batch: Batch) -> tuple[KeptSide, KeptSide]:
         user, item, model = question.user_document, question.item_document, self._model

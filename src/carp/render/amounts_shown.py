@@ -91,9 +91,9 @@ def _place_told(part: Part, told: dict[str, int]) -> int:
     return told.get(part.name, len(told)) if part.kind == "aspect" else len(told)
 
 
-def shown_amounts(explanation: Explanation) -> list[float]:
-    """The amounts of the findings, as the sum shows them."""
-    in_sum = {row.name: row.amount for row in sum_rows(explanation) if row.kind == "aspect"}
+def shown_amounts(explanation: Explanation, rows: Sequence[SumRow]) -> list[float]:
+    """The amounts of the findings, as these rows of its sum show them."""
+    in_sum = {row.name: row.amount for row in rows if row.kind == "aspect"}
     return [in_sum.get(finding.aspect, finding.amount) for finding in explanation.findings]
 
 

@@ -98,10 +98,11 @@ def told(explanation: Explanation) -> Told:
     digits = digits_of(explanation)
     if not explanation.parts:
         return Told(first_words(explanation), digits=digits, units=units_told(explanation))
+    rows = sum_rows(explanation)
     return Told(
         first_words(explanation),
-        tuple(_findings_told(explanation)),
-        tuple(sum_rows(explanation)),
+        tuple(_findings_told(explanation, rows)),
+        tuple(rows),
         digits,
         tuple(map(case_words, explanation.cases)),
         largest_meetings(explanation),
@@ -246,10 +247,10 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _findings_told(explanation: Explanation) -> Iterable[FindingTold]:
+def _findings_told(explanation: Explanation, rows: Sequence[SumRow]) -> Iterable[FindingTold]:
     seen = {kind: count() for kind in LINES}
     digits = digits_of(explanation)
-    for finding, amount in zip(explanation.findings, shown_amounts(explanation), strict=True):
+    for finding, amount in zip(explanation.findings, shown_amounts(explanation, rows), strict=True):
         kind = kind_of(finding, explanation)
         lines = LINES[kind]
         words = lines[min(next(seen[kind]), len(lines) - 1)].format(quoted_aspect(finding))
