@@ -60,8 +60,9 @@ def quicker_interpreter():
 
 @pytest.fixture(scope="module")
 def data():
-    """Documents of one block of 64 words and of two; the last of two batches of four has three pairs."""
-    made = check.made_up_data(users=3, items=3, pairs=7, review=50, longest=70, seed=1)
+    """Documents of one block of 64 words and of two, also without a pair's own review; of two batches of four pairs the
+    last has three."""
+    made = check.made_up_data(users=3, items=3, pairs=7, review=50, longest=90)
     for documents in (made.user_documents, made.item_documents):
         assert documents.lengths().min() < 64 < documents.lengths().max()
     return made
