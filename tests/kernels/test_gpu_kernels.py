@@ -106,9 +106,9 @@ def test_target_reviews_can_be_kept():
 
 
 def test_epochs_reach_the_plain_models_losses():
-    """Two epochs of a whole batch and a short one; the word table is updated by two programs."""
+    """Two epochs of a whole batch and a short one; the word table is updated by several programs."""
     data = check.made_up_data(users=2, items=2, pairs=3, review=9, longest=20)
-    settings = {**SMALL, "dimension": 17, "dropout": 0.0}
+    settings = {**SMALL, "dimension": 100, "dropout": 0.0}
     found, wanted, fast, plain = check.epoch_losses(data, 2, DEVICE, 2, **HOW, **settings)
     assert found == pytest.approx(wanted, rel=1e-4)
     assert check.distance(fast, plain) < 1e-3
