@@ -28,13 +28,11 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """A library, compiled once for all tests of this file."""
+def built():
+    """The library that the kernels' other tests run, compiled if none of them has needed it yet."""
     if c_build.find_compiler() is None:
         pytest.skip("there is no C compiler here")
-    target = tmp_path_factory.mktemp("built") / "kernels.so"
-    c_build.compile_library(c_build.find_compiler(), c_build.FOR_THIS_PROCESSOR, target)
-    return target.read_bytes()
+    return compiler._compiled(c_build.find_compiler()).read_bytes()
 
 
 @pytest.fixture
@@ -343,7 +341,7 @@ def test_many_viewpoints_need_no_large_stack(viewpoints):
 
 
 def test_vectors_too_long_for_c_are_left_to_torch(data):
-    model = small_model(data, latent_size=300).eval()
+    model = small_model(data, latent_size=300, viewpoints=2).eval()
     sides = torch.randn(12, model.config.viewpoints, 300) / 50, torch.randn(9, model.config.viewpoints, 300) / 50
     assert NativeJudge.of(model, *sides) is None
     found = score_numbered(model, *sides, data.train.users, data.train.items)

@@ -29,7 +29,7 @@ def one_thread(single_thread):
 def data():
     corpus = build_corpus(read_reviews(make_shop(people=60, things=25, seed=3).frame()))
     split = random_split(corpus.user, corpus.item, seed=0)
-    return fit_corpus(corpus, split, TextSettings()).training_data()
+    return fit_corpus(corpus, split, TextSettings(max_words=40)).training_data()  # enough to learn from
 
 
 def test_the_straightforward_form_gives_the_models_ratings_and_loss(data):
@@ -70,7 +70,7 @@ def test_training_reaches_the_plain_validation_error(data, variant, monkeypatch)
         for seed in range(2):
             torch.manual_seed(seed)
             model = Carp(CarpConfig(**{**SMALL, **variant}), data.sizes)
-            settings = TrainingSettings(epochs=8, patience=8, learning_rate=0.005, batch_size=50)
+            settings = TrainingSettings(epochs=3, learning_rate=0.01, batch_size=50)
             errors.append(train(model, data, settings, seed=seed, device=CPU).best_error)
     fast, plain = np.array(reached["fast"]), np.array(reached["plain"])
     variance = float(np.var(data.valid.ratings))
@@ -85,6 +85,6 @@ def test_without_dropout_training_goes_through_the_plain_errors(data, monkeypatc
             monkeypatch.setattr("carp.training.loop.trainer_for", lambda *_: None)
         torch.manual_seed(0)
         model = Carp(CarpConfig(**SMALL, dropout=0.0), data.sizes)
-        settings = TrainingSettings(epochs=3, learning_rate=0.005, batch_size=50)
+        settings = TrainingSettings(epochs=2, learning_rate=0.005, batch_size=50)
         histories.append([r["valid_mse"] for r in train(model, data, settings, device=CPU).history])
     assert histories[0] == pytest.approx(histories[1], rel=2e-3)

@@ -10,12 +10,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
-from carp.kernels.cpu import c_build
+from carp.errors import SlowerWarning
+from carp.kernels.cpu import c_build, compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = "carp/kernels/cpu/packaged.so"
-LOADED = "import json; from carp.kernels.cpu.compiler import library as l; f = l(); print(json.dumps(f and f.packaged))"
 
 
 def build(folder, **more):
@@ -41,12 +42,23 @@ def installed(tmp_path_factory):
     return folder
 
 
-def asked(installed, cache, code, path="", **more):
-    """What a new process prints as JSON, with programs looked for in `path` alone; and what it says beside."""
-    environment = {"PYTHONPATH": str(installed), "PATH": str(path), "XDG_CACHE_HOME": str(cache), **more}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300)
-    return json.loads(done.stdout), done.stderr
+@pytest.fixture
+def real_compiler():
+    """Asked for before `brought` hides it."""
+    return c_build.find_compiler()
+
+
+@pytest.fixture
+def brought(installed, tmp_path, monkeypatch):
+    """This process as it would be with the wheel's library beside it, no compiler and nothing compiled yet."""
+    monkeypatch.setattr(compiler, "PACKAGED", installed / LIBRARY)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    for name in ("CC", "CARP_NATIVE"):
+        monkeypatch.delenv(name, raising=False)
+    compiler.library.cache_clear()
+    yield tmp_path
+    compiler.library.cache_clear()
 
 
 NUMBERS = """
@@ -88,42 +100,49 @@ print(json.dumps({"packaged": library().packaged, "form": trainer.form.__name__,
 
 
 def test_without_a_compiler_the_wheels_library_gives_the_plain_models_numbers(installed, tmp_path):
-    found, _ = asked(installed, tmp_path, NUMBERS)
+    """In a new process, which finds carp and its library in what the wheel brought alone."""
+    environment = {"PYTHONPATH": str(installed), "PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", NUMBERS]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300)
+    found = json.loads(done.stdout)
     assert found["packaged"] is True
     assert found["form"] == "NativeStep"
     assert {name: error for name, error in found["errors"].items() if not error < 1e-4} == {}
     assert len(found["errors"]) == 4
 
 
-def test_a_compiler_is_preferred_to_what_the_wheel_brought(installed, tmp_path):
-    folder = Path(c_build.find_compiler()).parent
-    found, _ = asked(installed, tmp_path, LOADED, path=f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    assert found is False
-    assert len(list(tmp_path.glob("carp/kernels-*.so"))) == 1
+def test_a_compiler_is_preferred_to_what_the_wheel_brought(real_compiler, brought, monkeypatch):
+    (brought / "bin").mkdir()
+    quick = brought / "bin" / "cc"  # which library is taken does not depend on how well it is compiled
+    quick.write_text(f'#!/bin/sh\nexec {real_compiler} "$@" -O0\n')
+    quick.chmod(0o700)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(quick.parent), "/usr/bin", "/bin"]))
+    assert compiler.library().packaged is False
+    assert len(list(brought.glob("carp/kernels-*.so"))) == 1
 
 
-def test_where_the_compiler_fails_the_wheels_library_is_used_and_one_line_says_so(installed, tmp_path):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "cc").symlink_to("/bin/false")
-    found, said = asked(installed, tmp_path, LOADED, path=tmp_path / "bin")
-    assert found is True
-    assert said.count("the C kernels could not be compiled, those that came with the package are used") == 1
+def test_where_the_compiler_fails_the_wheels_library_is_used_and_one_line_says_so(brought, monkeypatch):
+    (brought / "bin").mkdir()
+    (brought / "bin" / "cc").symlink_to("/bin/false")
+    monkeypatch.setenv("PATH", str(brought / "bin"))
+    with pytest.warns(SlowerWarning, match="could not be compiled, those that came with the package are used") as said:
+        assert compiler.library().packaged is True
+    assert len(said) == 1
 
 
 @pytest.mark.skipif(not c_build.ON_X86, reason="elsewhere the wheel's library is for every processor")
-def test_a_processor_that_cannot_run_the_wheels_library_does_without(installed, tmp_path):
-    found, _ = asked(installed, tmp_path, LOADED, ATEN_CPU_CAPABILITY="default")
-    assert found is None
+@pytest.mark.usefixtures("brought")
+def test_a_processor_that_cannot_run_the_wheels_library_does_without(monkeypatch):
+    assert compiler.library().packaged is True
+    compiler.library.cache_clear()
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+    assert compiler.library() is None
 
 
-def test_what_no_library_can_be_loaded_from_is_passed_over(installed, tmp_path):
-    library = installed / LIBRARY
-    whole = library.read_bytes()
-    library.write_bytes(b"made for another system")
-    try:
-        assert asked(installed, tmp_path, LOADED)[0] is None
-    finally:
-        library.write_bytes(whole)
+def test_what_no_library_can_be_loaded_from_is_passed_over(brought, monkeypatch):
+    (brought / "packaged.so").write_bytes(b"made for another system")
+    monkeypatch.setattr(compiler, "PACKAGED", brought / "packaged.so")
+    assert compiler.library() is None
 
 
 def test_a_plain_wheel_needs_no_compiler_and_fits_every_platform(tmp_path):
