@@ -293,9 +293,13 @@ class Explorer:
         """The bytes of each answer that comes meanwhile, known at the end."""
         finished: list[Any] = []
         sizes: list[int] = []
-        self.page.on("requestfinished", finished.append)
+
+        def note(request: Any) -> None:
+            finished.append(request)
+
+        self.page.on("requestfinished", note)
         yield sizes
-        self.page.remove_listener("requestfinished", finished.append)
+        self.page.remove_listener("requestfinished", note)
         sizes += [request.sizes()["responseBodySize"] for request in finished]
 
     def settled(self) -> Any:

@@ -268,7 +268,7 @@ def refused_by_a_process(*words):
 
 @pytest.fixture
 def refused(capsys):
-    """How the command ends that is refused before anything is started, and what it says: it needs no process for that."""
+    """How a command ends that is refused before anything is started, and what it says; that needs no process."""
 
     def ask(*words):
         code = main(["serve", *map(str, words)])
