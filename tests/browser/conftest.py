@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -34,6 +35,11 @@ MARKUP_TITLE = '<b onclick="document.body.dataset.hurt=1">Drum</b> & Bass'
 MARKUP_TEXT = '<script>document.body.dataset.hurt=1</script> & <i onclick="1">sound</i> \U0001f600 '
 
 
+# The page listens first, so by then it is busy with what it was told.
+GO = """link => location.hash === link || new Promise((told) => {
+    addEventListener("hashchange", () => told(true), {once: true});
+    location.hash = link;
+})"""
 PICTURES, ELSEWHERE = "https://pictures.example", "https://elsewhere.example"
 KINDS = ("amplifier", "headset", "mixer", "radio", "speaker")
 DRAWN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle cx="4" cy="4" r="4" fill="teal"/></svg>'
@@ -225,7 +231,7 @@ def titled_address(frame: Any, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 # Not for the whole session: while Playwright runs, no other test of this process could run an event loop.
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser(chromium: str) -> Iterator[Any]:
     from playwright import sync_api as playwright
 
@@ -237,21 +243,23 @@ def browser(chromium: str) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def artefacts() -> Path:
-    folder = Path(os.environ.get("CARP_ARTEFACTS") or Path(__file__).parent / "artefacts")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+def artefacts() -> Path | None:
+    """Where pictures are kept; they take longer than what is tested, so only where somebody wants to look at them."""
+    named = os.environ.get("CARP_ARTEFACTS")
+    if named:
+        Path(named).mkdir(parents=True, exist_ok=True)
+    return Path(named) if named else None
 
 
 class Explorer:
     """The page in one window, with what it fetched and what went wrong in it."""
 
-    def __init__(self, page: Any, address: str, artefacts: Path) -> None:
+    def __init__(self, page: Any, address: str, artefacts: Path | None) -> None:
         self.page, self.address, self.artefacts = page, address, artefacts
         self.fetched: list[str] = []
         self.faults: list[str] = []
         page.set_default_timeout(PATIENCE)
-        page.route(f"{PICTURES}/**", lambda route: route.fulfill(body=DRAWN, content_type="image/svg+xml"))
+        page.context.route(f"{PICTURES}/**", lambda route: route.fulfill(body=DRAWN, content_type="image/svg+xml"))
         page.on("request", lambda request: self.fetched.append(request.url))
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", self._hear)
@@ -269,6 +277,31 @@ class Explorer:
         self.page.goto(self.link(view, **state))
         return self.settled()
 
+    def go(self, view: str, **state: Any) -> Any:
+        """Go to a view as its link in the menu does, within the page where one is open: it is not loaded again."""
+        if not self.page.url.startswith(self.address):
+            self.open(view, **state)
+        else:
+            self.page.evaluate(GO, f"#{urlsplit(self.link(view, **state)).fragment}")
+            self.settled()
+        if view == "whatif" and "review" in state:  # it asks a moment after what is written has come to rest
+            self.page.locator(".results[aria-busy=false] .answer").wait_for()
+        return self.page
+
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[list[int]]:
+        """The bytes of each answer that comes meanwhile, known at the end."""
+        finished: list[Any] = []
+        sizes: list[int] = []
+
+        def note(request: Any) -> None:
+            finished.append(request)
+
+        self.page.on("requestfinished", note)
+        yield sizes
+        self.page.remove_listener("requestfinished", note)
+        sizes += [request.sizes()["responseBodySize"] for request in finished]
+
     def settled(self) -> Any:
         self.page.locator("#view[aria-busy=false]").wait_for()
         return self.page
@@ -284,26 +317,58 @@ class Explorer:
         return urlsplit(self.page.url).fragment
 
     def keep(self, name: str, *, whole: bool = False) -> None:
-        self.page.screenshot(path=str(self.artefacts / f"{name}.png"), full_page=whole)
+        if self.artefacts is not None:
+            self.page.screenshot(path=str(self.artefacts / f"{name}.png"), full_page=whole)
+
+    def wipe(self) -> None:
+        """Leave nothing of a test to the next one in this window."""
+        self.page.unroute_all(behavior="ignoreErrors")
+        if self.page.url.startswith("http"):
+            self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        self.page.context.clear_cookies()
+        self.page.emulate_media(media="null")
+        self.page.mouse.move(0, 0)
+        self.page.goto("about:blank")
+
+    def found_wrong(self) -> list[str]:
+        """What stumbled and what was asked of foreign hosts, which is then forgotten."""
+        own = (self.address, PICTURES, "about:", "data:")
+        wrong = [*self.faults, *(url for url in self.fetched if not url.startswith(own))]
+        self.faults.clear()
+        self.fetched.clear()
+        return wrong
+
+
+@pytest.fixture(scope="package")
+def windows(browser: Any) -> dict[str, list[Explorer]]:
+    """Windows that no test looks through just now, by how they were opened; a new one costs more than most tests."""
+    return {}
 
 
 @pytest.fixture
-def new_explorer(browser: Any, address: str, artefacts: Path) -> Iterator[Callable[..., Explorer]]:
-    """Opens windows; at the end none of them may have stumbled or asked a foreign host."""
-    windows: list[tuple[Any, Explorer]] = []
+def new_explorer(
+    browser: Any, windows: dict[str, list[Explorer]], request: pytest.FixtureRequest, artefacts: Path | None
+) -> Iterator[Callable[..., Explorer]]:
+    """Gives out windows; at the end none of them may have stumbled or asked a foreign host."""
+    given: list[tuple[str, Explorer]] = []
 
-    def make(width: int = 1280, height: int = 900, *, at: str = address, **options: Any) -> Explorer:
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        windows.append((context, Explorer(context.new_page(), at, artefacts)))
-        return windows[-1][1]
+    def make(width: int = 1280, height: int = 900, *, at: str | None = None, **options: Any) -> Explorer:
+        at = at or request.getfixturevalue("address")
+        kind = json.dumps(options, sort_keys=True)
+        free = windows.setdefault(kind, [])
+        explorer = free.pop() if free else Explorer(browser.new_context(**options).new_page(), at, artefacts)
+        given.append((kind, explorer))
+        explorer.address = at
+        explorer.page.set_viewport_size({"width": width, "height": height})
+        return explorer
 
     yield make
-    for context, explorer in windows:
-        context.close()
-        assert explorer.faults == []
-        own = (explorer.address, PICTURES, "about:", "data:")
-        foreign = [url for url in explorer.fetched if not url.startswith(own)]
-        assert foreign == []
+    wrong = []
+    for kind, explorer in given:
+        explorer.wipe()
+        wrong += explorer.found_wrong()
+        windows[kind].append(explorer)
+    assert wrong == []
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from playwright.sync_api import expect
 VIEWS = ("start", "why", "offers", "person", "thing", "compare", "whatif", "overview")
 AXE_RUN = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
     .map(({id, nodes}) => [id, nodes.slice(0, 3).map(({html}) => html)])"""
+WIDE = """[...document.querySelectorAll('#content *')].filter((element) => element.getBoundingClientRect().right > 361
+    && !element.closest('.map, .unseen, svg')).map((element) => element.className)"""
 AXE_COLOURS = AXE_RUN.replace("{resultTypes", "{runOnly: ['color-contrast'], resultTypes")
 
 
@@ -17,13 +19,6 @@ AXE_COLOURS = AXE_RUN.replace("{resultTypes", "{runOnly: ['color-contrast'], res
 def state(explorer, example):
     other = next(row["id"] for row in explorer.ask("items")["items"] if row["id"] != example["item"])
     return {**example, "other": other, "review": "Light, and the sound is clear."}
-
-
-def opened(explorer, view, state):
-    page = explorer.open(view, **state)
-    if view == "whatif":
-        page.locator(".results[aria-busy=false] .answer").wait_for()
-    return page
 
 
 def tab_to(page, locator, most=40):
@@ -109,35 +104,32 @@ def test_new_view_takes_the_focus_to_its_title(explorer, example):
     expect(page.locator("#title")).to_be_focused()
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_phone_never_scrolls_sideways(view, new_explorer, state):
+def test_phone_never_scrolls_sideways(new_explorer, state):
     phone = new_explorer(360, 740, has_touch=True, is_mobile=True)
-    page = opened(phone, view, state)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    wide = page.evaluate(
-        "[...document.querySelectorAll('#content *')].filter((element) => element.getBoundingClientRect().right > 361"
-        " && !element.closest('.map, .unseen, svg')).map((element) => element.className)"
-    )
-    assert wide == []
-    phone.keep(f"phone-{view}")
+    for view in VIEWS:
+        page = phone.go(view, **state)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        assert (view, page.evaluate(WIDE)) == (view, [])
+        phone.keep(f"phone-{view}")
 
 
-@pytest.mark.parametrize("width", [360, 760, 1000])
-def test_open_list_stays_inside_the_window(width, new_explorer, state):
-    explorer = new_explorer(width, 800)
-    page = opened(explorer, "compare", state)
-    for label in ("Person", "First thing", "Second thing"):
-        explorer.field(label).click()
-        expect(page.get_by_role("option").first).to_be_visible()
-        box = page.locator(".popup:visible").bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
-        page.keyboard.press("Escape")
+def test_open_list_stays_inside_the_window(explorer, state):
+    page = explorer.open("compare", **state)
+    for width in (360, 760, 1000):
+        page.set_viewport_size({"width": width, "height": 800})
+        for label in ("Person", "First thing", "Second thing"):
+            explorer.field(label).click()
+            expect(page.get_by_role("option").first).to_be_visible()
+            box = page.locator(".popup:visible").bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            page.keyboard.press("Escape")
+            expect(page.locator(".popup:visible")).to_have_count(0)
 
 
 def test_phone_has_a_menu_and_cells_answer_to_a_tap(new_explorer, state):
     phone = new_explorer(390, 844, has_touch=True, is_mobile=True)
-    page = opened(phone, "why", state)
+    page = phone.open("why", **state)
     page.locator(".heat.negative tbody tr").nth(2).locator("td").nth(0).tap()
     expect(page.locator(".viewpoints .lit")).to_have_attribute("data-index", "3")
     expect(page.locator(".viewpoints .side-card:visible")).to_have_count(1)
@@ -152,7 +144,7 @@ def test_phone_has_a_menu_and_cells_answer_to_a_tap(new_explorer, state):
 
 def test_dark_follows_the_system_and_a_choice_outlives_a_reload(new_explorer, state):
     explorer = new_explorer(color_scheme="dark")
-    page = opened(explorer, "why", state)
+    page = explorer.open("why", **state)
     background = "getComputedStyle(document.documentElement).backgroundColor"
     dark = page.evaluate(background)
     explorer.keep("why-dark")
@@ -182,17 +174,20 @@ def test_for_and_against_are_told_by_signs_and_words_not_by_colour_alone(explore
 
 
 def test_motion_stops_for_those_who_ask(new_explorer, state):
-    page = opened(new_explorer(reduced_motion="reduce"), "why", state)
+    page = new_explorer(reduced_motion="reduce").open("why", **state)
     assert page.locator(".capsule .bar span").first.evaluate("bar => getComputedStyle(bar).transitionDuration") == "0s"
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_axe_finds_nothing_of_any_grade_in_light_and_dark(view, axe, new_explorer, state):
-    page = opened(new_explorer(reduced_motion="reduce"), view, state)
+def test_axe_finds_nothing_of_any_grade_in_light_and_dark(axe, new_explorer, state):
+    explorer = new_explorer(reduced_motion="reduce")
+    page = explorer.open("start")
     page.evaluate(axe)
-    assert page.evaluate(AXE_RUN) == []
-    page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    assert page.evaluate(AXE_COLOURS) == []
+    for view in VIEWS:
+        explorer.go(view, **state)
+        assert (view, page.evaluate(AXE_RUN)) == (view, [])
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        assert (view, page.evaluate(AXE_COLOURS)) == (view, [])
+        page.evaluate("delete document.documentElement.dataset.theme")
 
 
 def test_axe_finds_nothing_of_any_grade_in_an_open_list_and_in_a_problem(axe, explorer, example):

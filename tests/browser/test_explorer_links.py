@@ -16,23 +16,21 @@ def state(explorer, example):
     return {**example, "other": other, "review": ["Light, and the sound is clear.", "It lasts & lasts #1 100%"]}
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_link_opens_the_same_state_in_another_browser(view, explorer, new_explorer, state):
-    page = explorer.open(view, **state)
-    if view == "whatif":
-        page.locator(".results[aria-busy=false] .answer").wait_for()
-    link, content = page.url, page.locator("#view").inner_text()
-    assert "to begin" not in content
-    again = new_explorer().page
-    again.goto(link)
-    expect(again.locator("#view")).to_have_text(re.compile(re.escape(content.split()[0])))
-    if view == "whatif":
-        again.locator(".results[aria-busy=false] .answer").wait_for()
-        drafts = [area.input_value() for area in again.locator("textarea").all()]
-        assert drafts == state["review"]
-    again.locator("#view[aria-busy=false]").wait_for()
-    assert again.locator("#view").inner_text() == content
-    assert again.title() == page.title()
+def test_link_opens_the_same_state_in_another_browser(explorer, new_explorer, state):
+    another = new_explorer()
+    again = another.page
+    for view in VIEWS:
+        page = explorer.go(view, **state)
+        content = page.locator("#view").inner_text()
+        assert "to begin" not in content
+        again.goto("about:blank")
+        again.goto(page.url)
+        another.settled()
+        if view == "whatif":
+            again.locator(".results[aria-busy=false] .answer").wait_for()
+            assert [area.input_value() for area in again.locator("textarea").all()] == state["review"]
+        assert (view, again.locator("#view").inner_text()) == (view, content)
+        assert again.title() == page.title()
 
 
 def test_back_and_forward_walk_through_what_was_seen(explorer, example):

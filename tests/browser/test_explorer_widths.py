@@ -43,13 +43,11 @@ def state(new_explorer, described_address):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_view_fits_at_every_width_and_has_its_picture_light_and_dark(view, state):
+def test_view_is_light_and_fits_at_every_width_and_has_its_picture_light_and_dark(view, state):
     explorer, asked = state
-    loaded = []
-    explorer.page.on("requestfinished", lambda request: loaded.append(request.sizes()["responseBodySize"]))
-    page = explorer.open(view, **asked)
-    if view == "whatif":
-        page.locator(".results[aria-busy=false] .answer").wait_for()
+    page = explorer.page
+    with explorer.loading() as loaded:
+        explorer.go(view, **asked)
     assert 0 < sum(loaded) <= MOST_LOADED
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})

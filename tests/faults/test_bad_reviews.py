@@ -375,7 +375,7 @@ def test_flipped_bits_in_gzip_never_change_what_is_read(tmp_path):
 
 # The kernel's own peak for this process image: getrusage would report the parent's where that was larger.
 MEASURE = """
-import re, sys
+import json, re, sys
 from pathlib import Path
 from carp.errors import InputError
 from carp.reviews.sources.formats import read_reviews
@@ -385,23 +385,24 @@ def megabytes(entry):
     return int(re.search(entry + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
 
 before = megabytes("VmRSS")
-try:
-    print(read_reviews(sys.argv[1], format=sys.argv[2]).ledger.counts)
-except InputError as error:
-    print(error)
-print(megabytes("VmHWM") - before)
+for asked in sys.argv[1:]:
+    format, _, path = asked.partition(":")
+    try:
+        said = str(read_reviews(path, format=format).ledger.counts)
+    except InputError as error:
+        said = str(error)
+    print(json.dumps([asked, said, megabytes("VmHWM") - before]))
 """
 
 
-def read_apart(path, format):
-    """What reading says, and the megabytes it took at its height, in a process of its own."""
+def read_apart(*asked):
+    """What reading each says, and the megabytes taken at the height so far, in one process of their own."""
     if not Path("/proc/self/status").exists():
         pytest.skip("this system does not tell a process its own peak")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", MEASURE, str(path), format]
+    command = [sys.executable, "-c", MEASURE, *asked]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=True)
-    said, megabytes = run.stdout.rsplit("\n", 2)[:2]
-    return said, int(megabytes)
+    return [json.loads(line) for line in run.stdout.splitlines()]
 
 
 def gzip_bomb(path, filling, megabytes):
@@ -412,37 +413,27 @@ def gzip_bomb(path, filling, megabytes):
         file.write(packer.flush())
 
 
-@pytest.mark.parametrize(
-    ("format", "filling", "size"),
-    [("auto", b"\0", 200), ("jsonl", b"\0", 200), ("beer", b"\0", 200), ("csv", b'"', 200), ("auto", b"\n", 25)],
-)
-def test_a_gzip_bomb_is_stopped_in_little_memory(tmp_path, format, filling, size):
-    path = tmp_path / "bomb.gz"
-    gzip_bomb(path, filling, size)
-    said, megabytes = read_apart(path, format)
-    assert "unpacks to more than 50 times its size" in said
-    assert megabytes < 256
-
-
-def test_one_good_line_packed_again_and_again_is_stopped_in_little_memory(tmp_path):
-    """Each line is a review that could be kept, so the ledger refuses none; it is the packing that gives them away."""
-    path = tmp_path / "same.jsonl.gz"
-    gzip_bomb(path, GOOD_LINE + b"\n", 300)
-    said, megabytes = read_apart(path, "jsonl")
-    assert "unpacks to more than 50 times its size" in said
-    assert megabytes < 256
-
-
-def test_a_zstd_bomb_is_stopped_in_little_memory(tmp_path):
-    path = tmp_path / "bomb.zst"
+def zstd_bomb(path, megabytes):
     packer = zstandard.ZstdCompressor().compressobj()
     with path.open("wb") as file:
-        for _ in range(400):
+        for _ in range(megabytes):
             file.write(packer.compress(bytes(10**6)))
         file.write(packer.flush())
-    said, megabytes = read_apart(path, "auto")
-    assert "unpacks to more than 50 times its size" in said
-    assert megabytes < 256
+
+
+def test_bombs_are_stopped_in_little_memory(tmp_path):
+    """The same line again and again could be kept each time, so the ledger refuses none; its packing gives it away."""
+    fillings = {"zeros": (b"\0", 200), "quotes": (b'"', 200), "lines": (b"\n", 25), "same": (GOOD_LINE + b"\n", 300)}
+    for name, (filling, megabytes) in fillings.items():
+        gzip_bomb(tmp_path / name, filling, megabytes)
+    zstd_bomb(tmp_path / "zstd", 400)
+    formats = ("auto:zeros", "jsonl:zeros", "beer:zeros", "csv:quotes", "auto:lines", "jsonl:same", "auto:zstd")
+    bombs = [f"{format}:{tmp_path / name}" for format, name in (one.split(":") for one in formats)]
+    found = read_apart(*bombs)
+    assert [asked for asked, _, _ in found] == bombs
+    for asked, said, megabytes in found:
+        assert "unpacks to more than 50 times its size" in said, asked
+        assert megabytes < 256, asked
 
 
 def test_a_file_that_unpacks_beyond_the_limit_is_stopped(tmp_path):

@@ -26,7 +26,7 @@ from carp.bench.results_folder import BENCH
 from carp.reviews.corpora.corpus import build_corpus
 from made_up_reviews import shop_reviews
 
-KILLS = int(os.environ.get("CARP_KILLS", "10"))
+KILLS = int(os.environ.get("CARP_KILLS", "5"))  # one at each of the moments below; `make torture` has 200
 MODELS, SEEDS = "mean,bias,carp,carp:routing=agreement", 3
 TINY = {"dimension": 4, "filters": 4, "latent_size": 3, "viewpoints": 2, "epochs": 1, "vocabulary_size": 60}
 MOMENTS = ("before the line", "half a line", "the line before the disk has it", "half of the errors", "any")

@@ -46,12 +46,13 @@ def open_files():
 @pytest.fixture
 def closed():
     """Nothing is open after a test that was not before it, and nothing was left for Python to close."""
-    gc.collect()  # what earlier tests left behind is not closed in the middle of this one
+    gc.freeze()  # what earlier tests left behind is not closed in the middle of this one, and not looked through either
     before = Counter(open_files())
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", ResourceWarning)
         yield
         gc.collect()
+    gc.unfreeze()
     assert Counter(open_files()) - before == Counter()
     assert [str(one.message) for one in told if one.category is ResourceWarning] == []
 

@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from carp.cli.entry import main
 from carp.errors import CarpError
 from carp.serve import routes, server
 from carp.serve.log_lines import LogLines
@@ -192,22 +193,25 @@ def explained(address):
     return int(found[1]) if found else 0
 
 
-@pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
-def test_the_service_ends_cleanly_when_told_to(bundle, number, workers):
-    with serving(bundle, "--workers", workers) as (process, _, said):
-        deadline = time.monotonic() + PATIENCE
-        while len(engines := engines_of(process)) < workers:  # the first one answers already
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        process.send_signal(number)
-        assert process.wait(PATIENCE) == 0
+def all_engines_of(process, workers):
+    deadline = time.monotonic() + PATIENCE
+    while len(engines := engines_of(process)) < workers:  # the first one answers already
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     assert len(engines) == workers
+    return engines
+
+
+def ended_cleanly(process, engines, said):
+    """A service that was told to end has taken its engines along, and has said so."""
+    assert process.returncode == 0
     deadline = time.monotonic() + PATIENCE
     while any(Path(f"/proc/{child}").exists() for child in engines):  # an engine may finish what it reads
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert "Traceback" not in "".join(said)
     assert "Stopped." in "".join(said)
+    return True
 
 
 def test_who_computes_gives_way_to_the_door(service):
@@ -219,7 +223,7 @@ def test_who_computes_gives_way_to_the_door(service):
         assert os.getpriority(os.PRIO_PROCESS, one) > door
 
 
-def test_an_engine_that_dies_is_replaced_and_nobody_notices(bundle, recommender):
+def test_an_engine_that_dies_is_replaced_unnoticed_and_nothing_outlives_a_service_that_was_killed(bundle, recommender):
     users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
     with serving(bundle, "--workers", "2") as (process, address, said):
         for n, engine in enumerate(engines_of(process)):
@@ -237,14 +241,10 @@ def test_an_engine_that_dies_is_replaced_and_nobody_notices(bundle, recommender)
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert get(address, "/api/explain", user=users[7], item=items[7])["item"] == items[7]
-    assert "".join(said).count("loader ended") == 1
-
-
-def test_nothing_outlives_a_service_that_was_killed(bundle):
-    with serving(bundle, "--workers", "2") as (process, address, _):
-        get(address, "/healthz")
+        assert "".join(said).count("loader ended") == 1
         (loader,) = children_of(process.pid)
         left = {loader, *engines_of(process)}
+        assert len(left) == 3
         process.kill()
         process.wait(PATIENCE)
         deadline = time.monotonic() + PATIENCE
@@ -258,7 +258,7 @@ def is_alive(process):
     return bool(found.stdout.strip()) and not found.stdout.startswith("Z")
 
 
-def refused(*words):
+def refused_by_a_process(*words):
     done = subprocess.run(
         command(*words), capture_output=True, text=True, env=environment(), timeout=PATIENCE, check=False
     )
@@ -266,9 +266,20 @@ def refused(*words):
     return done.returncode, done.stderr
 
 
-def test_a_port_in_use_is_told_before_anything_is_loaded(bundle, service):
+@pytest.fixture
+def refused(capsys):
+    """How a command ends that is refused before anything is started, and what it says; that needs no process."""
+
+    def ask(*words):
+        code = main(["serve", *map(str, words)])
+        return code, capsys.readouterr().err
+
+    return ask
+
+
+def test_a_port_in_use_is_told_before_anything_is_loaded(bundle, service, refused):
     port = service[1].rpartition(":")[2]
-    code, words = refused(bundle, "--port", port)
+    code, words = refused_by_a_process(bundle, "--port", port)
     assert code == 1
     assert "in use" in words
     assert "Fix" in words
@@ -289,21 +300,21 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(bundle, service):
         (["--results", "nowhere"], 2),
     ],
 )
-def test_wrong_options_are_refused_with_a_remedy(bundle, options, code):
+def test_wrong_options_are_refused_with_a_remedy(bundle, options, code, refused):
     found, words = refused(bundle, "--port", "0", *options)
     assert found == code
     assert "Fix" in words
 
 
 def test_a_missing_or_damaged_bundle_is_refused(bundle, tmp_path):
-    code, words = refused(tmp_path / "nothing", "--port", "0")
+    code, words = refused_by_a_process(tmp_path / "nothing", "--port", "0")
     assert code == 1
     assert "nothing" in words
     damaged = tmp_path / "damaged"
     shutil.copytree(bundle, damaged)
     weights = damaged / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
-    code, words = refused(damaged, "--port", "0")
+    code, words = refused_by_a_process(damaged, "--port", "0")
     assert code == 1
     assert "Fix" in words
 
@@ -358,11 +369,11 @@ def test_a_foreign_host_is_not_answered(service):
     assert raw(address, b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n").split()[1] == b"400"
 
 
-def test_a_service_with_a_key_and_a_port_for_metrics(bundle, tmp_path):
+def test_a_service_with_a_key_and_a_port_for_metrics_ends_cleanly_when_interrupted(bundle, tmp_path):
     key = "a-key-of-many-characters"
     (tmp_path / "key").write_text(f"{key}\n")
     options = ["--workers", "1", "--api-key-file", tmp_path / "key", "--metrics-port", "0", "--host", "0.0.0.0"]
-    with serving(bundle, *options, "--log", tmp_path / "log") as (_, address, said):
+    with serving(bundle, *options, "--log", tmp_path / "log") as (process, address, said):
         address = address.replace("0.0.0.0", "127.0.0.1")
         watched = re.search(r"Metrics at port (\d+)", "".join(said))[1]
 
@@ -383,6 +394,10 @@ def test_a_service_with_a_key_and_a_port_for_metrics(bundle, tmp_path):
             text = answer.read().decode()
         assert "carp_engines_alive 1\n" in text
         assert 'carp_requests_total{route="/api/about",status="401"} 0' not in text
+        engines = all_engines_of(process, 1)
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE)
+    assert ended_cleanly(process, engines, said)
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [line["event"] for line in lines[-2:]] == ["stopping", "stopped"]
     assert not [line for line in lines if key in str(line)]
@@ -408,20 +423,23 @@ def test_the_description_is_made_before_anybody_can_ask_for_it(monkeypatch):
     assert len(described) == 1
 
 
-def test_stops_with_clients_at_work_lose_no_request(bundle, recommender):
-    """Every client asks again and again until it can no longer connect; whoever could is answered."""
+def test_a_stop_with_clients_at_work_loses_no_request_and_ends_cleanly(bundle, recommender):
+    """Every client asks again and again until it can no longer connect; whoever could is answered.
+
+    Half of them keep their connections, half ask over a new one each time."""
     users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
-    for kept in (True, False):
-        with serving(bundle, "--workers", "2", "--log", os.devnull) as (process, address, _):
-            clients = [AskingClient(address, users[n], items[n % len(items)], kept) for n in range(12)]
-            for client in clients:
-                client.answered_once.wait(PATIENCE)
-            process.terminate()
-            for client in clients:
-                client.join(PATIENCE)
-            assert process.wait(PATIENCE) == 0
-        assert [client.lost for client in clients] == [None] * 12
-        assert all(client.answers for client in clients)
+    with serving(bundle, "--workers", "2", "--log", os.devnull) as (process, address, said):
+        clients = [AskingClient(address, users[n], items[n % len(items)], n % 2 == 0) for n in range(12)]
+        for client in clients:
+            client.answered_once.wait(PATIENCE)
+        engines = all_engines_of(process, 2)
+        process.terminate()
+        for client in clients:
+            client.join(PATIENCE)
+        process.wait(PATIENCE)
+    assert ended_cleanly(process, engines, said)
+    assert [client.lost for client in clients] == [None] * 12
+    assert all(client.answers for client in clients)
 
 
 class AskingClient(threading.Thread):
