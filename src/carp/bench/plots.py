@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from carp.bench.study_findings import StudyFound
 
 OURS, THEIRS, QUIET = "#1f5f8b", "#b5532a", "#8a8a8a"
+BARS_APART = 0.015  # of the width: two bars at one value
 STYLE: Any = {
     "svg.fonttype": "path",
     "svg.hashsalt": "carp",  # the same numbers give the same file
@@ -80,13 +81,14 @@ def study_plot(found: StudyFound) -> str:
     """Validation and test error over the values of a setting; numbers stand where they belong."""
     points = [point for point in found.points if point.valid is not None]
     places, labels = _places([point.label for point in points])
+    apart = BARS_APART * (max(places, default=0) - min(places, default=0) or 1)  # else one bar would hide the other
     with drawing(6, 3.2) as (figure, axes):
-        for name, colour in (("valid", OURS), ("test", THEIRS)):
+        for name, colour, aside in (("valid", OURS, -apart / 2), ("test", THEIRS, apart / 2)):
             means = [getattr(point, name) for point in points]
             spreads = [getattr(point, f"{name}_spread") or 0 for point in points]
             title = {"valid": "validation", "test": "test"}[name]
             joined: dict[str, Any] = {"fmt": "o-" if labels is None else "o", "color": colour, "capsize": 3}
-            axes.errorbar(places, means, yerr=spreads, label=title, **joined)
+            axes.errorbar([place + aside for place in places], means, yerr=spreads, label=title, **joined)
         if labels is not None:
             axes.set_xticks(places, labels)
             axes.margins(x=0.2)

@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def seldom_look_for_garbage() -> None:
     """Importing torch makes hundreds of thousands of objects that stay: looking through them again and again, and once
-    more at the end, took half a second of every command. What is left at the end goes with the process."""
+    more at the end, took half a second of each command that needs it. What is left goes with the process."""
     gc.set_threshold(NEW_BEFORE_A_LOOK)
     atexit.register(gc.freeze)
 

@@ -41,9 +41,8 @@ class _Shown:
     """What of one document has been shown, and what its sentences are still worth."""
 
     alike: Array  # [S, S]
-    news: Array | None = (
-        None  # [S] the share of a sentence that has not been said, 0 once it was shown; None: all is new
-    )
+    # [S] the share of a sentence that has not been said, 0 once it was shown; None while all is new
+    news: Array | None = None
 
     def worth(self, pull: Array) -> Array:
         """Of a pull in the wanted direction only the news counts; what was shown is never shown again."""
