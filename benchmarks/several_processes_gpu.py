@@ -1,14 +1,16 @@
 """One process against two on one card: the same losses, and weights that either can go on from.
 
-    PYTHONPATH=src python benchmarks/several_processes_gpu.py --out results/several-processes-gpu.jsonl
+    PYTHONPATH=src python benchmarks/several_processes_gpu.py [--hosts] --out results/several-processes-gpu.jsonl
 
 It needs torch, triton, numpy and safetensors alone. In double precision CARP and two other models, one of them also
 with its word table divided, are trained by one process and by two that share the card: losses have to agree to 1e-5,
 relative, and the weights of one, then two, then one process to 1e-6 with those of one that was not interrupted. In
 single precision CARP is trained by the kernels: the losses at a small rate have to agree to 1e-4, relative, and the
 gradients of a step to 1e-3 of the largest, since TF32, in which products are taken, rounds by half of that. A process
-that is alone in its company takes part by NCCL, which refuses two processes on one card: they exchange by gloo. Where
-there is no card, --rehearsal does the same on the processor.
+that is alone in its company takes part by NCCL, which refuses two processes on one card: they exchange by gloo. With
+--hosts each process is told that it is on a machine of its own, with one card, and NCCL believes it: then the two
+exchange by NCCL, through sockets as between machines. Where there is no card, --rehearsal does the same on the
+processor.
 
 There is little data, few steps and, in single precision, a small rate, since RMSprop's path is chaotic: a gradient that
 is rounding alone moves a weight as far as any other. How chaotic, the line tells as `nudged`: how far the losses of one
@@ -154,12 +156,14 @@ def free_port() -> str:
         return str(one.getsockname()[1])
 
 
-def run_members(count: int, folder: Path, rehearsal: bool) -> dict[str, Any]:
-    own = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1"}
+def run_members(count: int, folder: Path, rehearsal: bool, hosts: bool) -> dict[str, Any]:
+    own = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": "1" if hosts else str(count), "MASTER_ADDR": "127.0.0.1"}
     own |= {"MASTER_PORT": free_port()}
     command = [sys.executable, str(Path(__file__).resolve()), "--member", str(folder)]
     command += ["--rehearsal"] if rehearsal else []
-    ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count))
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": "0" if hosts else str(rank)} for rank in range(count)]
+    if hosts:  # NCCL compares the names of machines before it compares cards
+        ranks = [{**one, "NCCL_HOSTID": f"host-{one['RANK']}", "NCCL_SOCKET_IFNAME": "lo"} for one in ranks]
     started = [subprocess.Popen(command, env={**os.environ, **own, **rank}) for rank in ranks]
     codes = [process.wait() for process in started]
     if any(codes):
@@ -193,7 +197,7 @@ def by_nccl(trial: Trial, wanted: list[float]) -> float | None:
         distributed.destroy_process_group()
 
 
-def compared(trial: Trial, rehearsal: bool) -> dict[str, Any]:
+def compared(trial: Trial, rehearsal: bool, hosts: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         alone = {one: trial.trained(one, EPOCHS) for one in MODELS}
@@ -201,7 +205,7 @@ def compared(trial: Trial, rehearsal: bool) -> dict[str, Any]:
         gradients = trial.gradients(folder / "gradients")
         for one in MODELS:
             trial.trained(one, 1, folder / one)
-        together = run_members(2, folder, rehearsal)
+        together = run_members(2, folder, rehearsal, hosts)
         resumed = {one: trial.trained(one, EPOCHS, folder / one)[1] for one in MODELS}
         shared, added = (
             {key: torch.from_numpy(value) for key, value in load_arrays(folder / file).items()}
@@ -226,6 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="add what was found to this file of JSON lines")
     parser.add_argument("--rehearsal", action="store_true", help="on the processor, with little data")
+    parser.add_argument("--hosts", action="store_true", help="as if each process had a machine and a card of its own")
     parser.add_argument("--member", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     trial = Trial(torch.device("cpu" if given.rehearsal else "cuda:0"))
@@ -234,7 +239,7 @@ def main() -> None:
         member(trial, given.member)
         return
     began = time.monotonic()
-    found = compared(trial, given.rehearsal)
+    found = compared(trial, given.rehearsal, given.hosts)
     kernels = found["kernels"]
     well = max(found["losses"].values()) <= LOSSES and max(found["weights"].values()) <= WEIGHTS
     well = (
@@ -244,7 +249,12 @@ def main() -> None:
         and (kernels["by_nccl"] or 0.0) <= KERNELS
     )
     device = "processor" if given.rehearsal else torch.cuda.get_device_name(0)
-    line = {"part": "two processes on one card", "device": device, **found, "well": well}
+    part = (
+        "two processes on one card, as if each were on a machine of its own"
+        if given.hosts
+        else "two processes on one card"
+    )
+    line = {"part": part, "device": device, **found, "well": well}
     line |= {"seconds": round(time.monotonic() - began, 1), "torch": torch.__version__}
     print(json.dumps(line, indent=2))
     if given.out:

@@ -13,7 +13,7 @@ from carp.serve.engine_pool import EnginePool
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem
 from carp.serve.waiting_line import TOGETHER, Waiting, WaitingLine
-from played_engines import NO_PROCESS, OneEngine, settled
+from played_engines import NO_PROCESS, KilledEngine, OneEngine, settled
 
 
 def waiting(kind, began=0.0):
@@ -171,6 +171,25 @@ def test_a_request_that_kills_its_engines_is_given_to_two_and_no_more():
         return refused.value.status, alive
 
     assert asyncio.run(everything()) == (500, 1)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_engines_that_were_killed_before_they_read_a_request_do_not_count_against_it(loop):
+    async def everything():
+        other, *killed = OneEngine(), KilledEngine(), KilledEngine(), KilledEngine()
+        other.may_answer.release()
+        pool = await pool_of(other, *killed)  # the last one is asked first
+        asking = asyncio.create_task(pool.ask("recommend", "x"))
+        await settled()
+        for engine in reversed(killed):
+            engine.end()
+        found = await asking
+        alive = pool.alive
+        await pool.close()
+        return found, alive
+
+    with asyncio.Runner(loop_factory=pytest.importorskip(loop).new_event_loop) as runner:
+        assert runner.run(everything()) == (b"['x']", 1)
 
 
 def test_before_the_model_is_there_requests_are_told_when_to_ask_again():

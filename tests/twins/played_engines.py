@@ -36,6 +36,16 @@ class OneEngine:
             self.line.sendall(frame(Reply(answers, self.seconds, 1, 2, [None] * len(answers))))
 
 
+class KilledEngine:
+    """An engine that was killed and whose line is still open: it reads nothing any more."""
+
+    def __init__(self) -> None:
+        self.door, self.line = socket.socketpair()
+
+    def end(self) -> None:
+        self.line.close()
+
+
 async def settled() -> None:
     for _ in range(20):
         await asyncio.sleep(0)

@@ -115,8 +115,12 @@ class _Line(asyncio.Protocol):
             taken, self.taken = self.taken, []
             self.pool.take_reply(self, taken, reply)
 
+    def eof_received(self) -> None:
+        self.pool.ask_no_more(self)
+
     def connection_lost(self, error: Exception | None) -> None:
-        self.pool.lose(self)
+        # A line that ends in an error held a request that its engine had not read.
+        self.pool.lose(self, begun=error is None)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -321,12 +325,20 @@ class EnginePool:
             self._take_over(generation)
         self.changed()
 
-    def lose(self, line: _Line) -> None:
-        """An engine ended: what it was at goes to another one."""
-        self._lines.pop(line.process, None)
-        line.generation.lines.pop(line.process, None)
+    def ask_no_more(self, line: _Line) -> None:
+        """Its engine is about to end, or has ended."""
         if line in self._free:
             self._free.remove(line)
+
+    def lose(self, line: _Line, *, begun: bool = True) -> None:
+        """An engine ended: what it was at goes to another one.
+
+        Where it had not `begun`, it died of something else and the request is not to blame. A killed engine may keep
+        its line open for a moment, and be given a request that it never reads.
+        """
+        self._lines.pop(line.process, None)
+        line.generation.lines.pop(line.process, None)
+        self.ask_no_more(line)
         self._lost_hits, self._lost_misses = self._lost_hits + line.hits, self._lost_misses + line.misses
         if self._closing or (line.generation.retired and not line.taken):
             return
@@ -334,7 +346,7 @@ class EnginePool:
         self.log.write("engine ended", process=line.process, replaced=True)
         again = []
         for one in line.taken:
-            self._tries[one] = self._tries.get(one, 1) + 1
+            self._tries[one] = self._tries.get(one, 1) + begun
             if one.answer.done():
                 self._tries.pop(one)
             elif self._tries[one] > TRIES:

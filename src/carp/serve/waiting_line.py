@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from carp.serve.engine_messages import Loaded
 
 # Seconds after which a request of a kind is due. The earliest due goes first, so that nobody waits for ever.
-DUE = {"predict": 0.02, "explain": 0.1}
+DUE = {"predict": 0.05, "explain": 0.1}
 DUE_LATER = 0.15
 TOGETHER = {"predict": 64, "explain": 8}  # several of these cost the model little more than one
 
