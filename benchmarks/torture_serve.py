@@ -580,7 +580,11 @@ def record(out: Path, name: str, part: Part, options: argparse.Namespace) -> Non
     command = f"python benchmarks/torture_serve.py MODEL {name} --seed {options.seed}"
     command += "" if options.share == 1 else f" --share {options.share:g}"
     line = {"part": name, "command": command, "figures": part.figures, "wanted": part.wanted, "reached": part.reached}
-    cores = {"cores": len(options.cores.split(",")) if options.cores else os.cpu_count()}
+    cores = (
+        {"cores": len(options.cores.split(",")), "of_cores": os.cpu_count()}
+        if options.cores
+        else {"cores": os.cpu_count()}
+    )
     line |= {**cores, "load_average": round(os.getloadavg()[0], 1), **where_and_when()}
     line["model"] = json.loads((options.model / "model.json").read_text("utf-8"))["model"]
     put_line(out, line)
