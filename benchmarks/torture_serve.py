@@ -256,7 +256,7 @@ def clients(options: argparse.Namespace) -> Part:
 
         before = 0.0
         for turn in range(MOST_WARMING):  # until what is kept is full, which takes longer where others compute too
-            asyncio.run(ask(max(20.0, seconds / 10), options.seed - turn))
+            asyncio.run(ask(max(20.0, seconds / 20), options.seed - turn))
             earlier, before = before, memory(family_of(service.pid))
             if before < earlier * (1 + STANDS_STILL):
                 break

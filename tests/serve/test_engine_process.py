@@ -1,7 +1,8 @@
-"""The life of an engine between two calls."""
+"""The processes that compute: what they are started with, and what they do between two calls."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import threading
@@ -10,9 +11,12 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+import torch
 
 from carp.serve.engine_messages import Call, Reply, frame, receive_frame
-from carp.serve.engine_process import STEPS_BETWEEN_LOOKS, answer_calls
+from carp.serve.engine_pool import EnginePool
+from carp.serve.engine_process import STEPS_BETWEEN_LOOKS, _load, answer_calls
+from carp.serve.log_lines import LogLines
 
 
 @pytest.fixture
@@ -60,3 +64,33 @@ def test_garbage_is_looked_for_between_calls_and_what_is_kept_is_not_looked_thro
     assert not any(ring() for ring in answerer.rings[:seen])
     young = {id(one) for one in gc.get_objects()}  # without what is frozen
     assert not any(id(one) in young for one in answerer.kept[:seen])
+
+
+@pytest.mark.parametrize(("sees_a_card", "gradients"), [(False, 1), (True, 0)])
+def test_the_loader_takes_no_gradient_where_that_would_keep_its_engines_from_taking_any(
+    sees_a_card, gradients, bundle, monkeypatch
+):
+    taken = []
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: sees_a_card)
+    monkeypatch.setattr(torch.autograd, "grad", lambda *given, **named: taken.append(1) or grad(*given, **named))
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    door, loader = socket.socketpair()
+    with door, loader:
+        _load(loader, bundle, None)
+    assert len(taken) == gradients
+
+
+def test_no_card_is_shown_to_the_processes_that_compute(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    started = []
+
+    async def started_with():
+        pool = EnginePool(1, LogLines(None))
+        monkeypatch.setattr("subprocess.Popen", lambda words, **named: started.append(named["env"]))
+        await pool.start(tmp_path, None)
+        await pool.close()
+
+    asyncio.run(started_with())
+    assert started[0]["CUDA_VISIBLE_DEVICES"] == ""

@@ -67,7 +67,7 @@ class AnswerService:
         self._answers: LastUsed[bytes] = LastUsed(ANSWERS_KEPT)
         self.hits = self.misses = 0  # explanations that were kept from before, and those that were not
 
-    def warm(self) -> None:
+    def warm(self, *, explain: bool = True) -> None:
         """Make now what the first requests would wait for long; what takes longer still is left to `warming`."""
         for register in (self.users, self.items):
             register.warm()
@@ -75,7 +75,7 @@ class AnswerService:
         _ = self.corpus.record_of_pair, self.corpus.item_means, self.recommender.advisor.taste
         if self.model.separates:
             _ = self.fitted.sides
-        if explains(type(self.model)):  # one for all engines: the first loads what every explanation needs
+        if explain and explains(type(self.model)):  # one for all engines: the first loads what every explanation needs
             self.explainer.explain([known_pair(self.corpus, 0, 0)])
 
     def warming(self) -> Iterator[None]:

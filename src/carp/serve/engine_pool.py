@@ -44,6 +44,9 @@ MOST_DEATHS = 3  # of loaders, in the life of a service
 SETTLING = 10.0  # seconds for engines to end when the service does
 TRIES = 2  # a request whose engine died is given to another one once; the second death may well be its fault
 FDS = 16
+# Engines compute on the processor. Where torch sees a card, taking a gradient starts threads for it, and no process
+# that is forked afterwards can take one.
+NO_CARDS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
 
 
 class Engine(Protocol):
@@ -266,7 +269,7 @@ class EnginePool:
         model, results = self._places
         generation.control, theirs = socket.socketpair()
         words = [str(theirs.fileno()), str(model), str(results or ""), str(self.engines)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **NO_CARDS}
         generation.loader = subprocess.Popen(
             [sys.executable, "-m", "carp.serve.engine_process", *words],
             pass_fds=[theirs.fileno()],

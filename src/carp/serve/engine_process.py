@@ -83,7 +83,7 @@ def _load(door: socket.socket, model: Path, results: Path | None) -> _Family:
     recommender, bundle = _loaded(model)
     service = AnswerService(recommender)
     _tell(door, Progress("reading documents"))
-    service.warm()
+    service.warm(explain=not torch.accelerator.is_available())  # where gradients start threads, engines take the first
     answerer, readings = CallAnswerer(service, results), SharedReadings(service)
     told = answerer.about()
     gc.freeze()  # what is kept for good is not looked through again and again, nor copied into each engine by that
