@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,8 @@ def main(control: int, model: str, results: str, engines: int) -> None:
     gc.disable()  # until the engines are there: what is loaded now stays, and looking through it takes time
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the door says when it is over: what was asked is answered first
+    # Python 3.12 warns of forks beside other threads. Those here are of libraries that free memory in the background.
+    warnings.filterwarnings("ignore", message="This process .* is multi-threaded", category=DeprecationWarning)
     door = socket.socket(fileno=control)
     try:
         family = _load(door, Path(model), Path(results) if results else None)
