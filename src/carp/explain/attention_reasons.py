@@ -29,10 +29,16 @@ class AttentionExplainer(Explainer):
     reads_by_guide = True
 
     def explain(self, questions: Sequence[Question], detail: Detail | None = None) -> list[Explanation]:
-        return [self._explain_one(question, detail or Detail()) for question in questions]
+        found = [self.rated_with_reasons(question, detail or Detail()) for question in questions]
+        baselines, margins = self.baselines_apart(questions), self.margins(questions)
+        return [
+            self.explanation(question, rating, baseline, margin, with_tones(reasons, self.guide, self.corpus))
+            for question, (rating, reasons), baseline, margin in zip(questions, found, baselines, margins, strict=True)
+        ]
 
     @torch.no_grad()
-    def _explain_one(self, question: Question, detail: Detail) -> Explanation:
+    def rated_with_reasons(self, question: Question, detail: Detail) -> tuple[float, Reasons]:
+        """What the model says of one pair, in stars, and why."""
         model = self.fitted.model
         batch = as_batch(self.corpus, question, self.fitted.device)
         prediction = model(batch)
@@ -52,13 +58,9 @@ class AttentionExplainer(Explainer):
             )
         target = held_out(self.corpus, question, {"matched": [*viewpoints, *aspects]})
         rating = float(prediction.rating[0])
-        reasons = Reasons(viewpoints, aspects, target, meaning=heard.meaning, texts_move=self._moved(rating, heard))
-        return self.explained(question, rating, reasons)
-
-    def explained(self, question: Question, rating: float, reasons: Reasons) -> Explanation:
-        """The explanation of one pair, its sentences with what they say."""
-        (baseline,), (margin,) = self.baselines([question]), self.margins([question])
-        return self.explanation(question, rating, baseline, margin, with_tones(reasons, self.guide, self.corpus))
+        return rating, Reasons(
+            viewpoints, aspects, target, meaning=heard.meaning, texts_move=self._moved(rating, heard)
+        )
 
     def _names(self, question: Question, heard: Attention) -> tuple[Sequence[str], Sequence[str]]:
         """What the sides are called: as the model calls them or, where they are aspects, as the guide does."""

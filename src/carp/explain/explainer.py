@@ -192,6 +192,15 @@ class Explainer:
         found: list[float] = self.fitted.biases_alone(users, items, self.own_ratings(questions)).tolist()
         return found
 
+    def baselines_apart(self, questions: Sequence[Question]) -> list[float]:
+        """The same for any pairs, those that were trained on apart from the others."""
+        found: dict[int, float] = {}
+        for trained in (False, True):
+            places = [place for place, one in enumerate(questions) if one.trained_on(self.corpus) == trained]
+            if places:
+                found.update(zip(places, self.baselines([questions[place] for place in places]), strict=True))
+        return [found[place] for place in range(len(questions))]
+
 
 def explains(kind: type[RatingModel]) -> bool:
     return kind.explained_by is not None

@@ -22,7 +22,6 @@ from carp.explain.explainer import AspectOpinion, SummarySentence
 from carp.explain.explanation import (
     AspectFinding,
     EarlierCase,
-    Explanation,
     Mark,
     Meetings,
     Part,
@@ -149,30 +148,30 @@ class SummedExplainer(AttentionExplainer):
         return (self.corpus.scale.high - self.corpus.scale.low) / (self.corpus.levels - 1)
 
     @torch.no_grad()
-    def _explain_one(self, question: Question, detail: Detail) -> Explanation:
+    def rated_with_reasons(self, question: Question, detail: Detail) -> tuple[float, Reasons]:
         batch = as_batch(self.corpus, question, self.fitted.device)
         parts, *pulled = self._model.parts(batch, self._shares, self._terms(question, batch))
-        total = parts.total()
-        rated = self._model.as_rating(total, batch.users)
-        rating = float(np.clip(float(rated[0]), 1, self.corpus.levels))
+        sums = torch.cat([parts.total(), parts.mean + parts.person + parts.thing])
+        curved = self._model.curve(sums)
+        rated, without = self._model.width(curved, batch.users.expand(2)).tolist()
+        rating = float(np.clip(rated, 1, self.corpus.levels))
         user_pull, item_pull = (_numbers(found)[0] for found in pulled)
         user = self._read(question.user_document, user_pull)
         item = self._read(question.item_document, item_pull)
         findings = self._findings(question, parts, user, item, (user_pull, item_pull), detail)
         sides = _sides(findings)
-        without = float(self._model.as_rating(parts.mean + parts.person + parts.thing, batch.users)[0])
         reasons = Reasons(
             viewpoints=self._viewpoints(question, parts, user, user_pull, detail),
             aspects=sides,
             target=held_out(self.corpus, question, {"matched": list(sides)}),
             meaning=MEANING,
-            parts=self._parts(parts, float((rated - self._model.curve(total))[0]), rating),
+            parts=self._parts(parts, rated - float(curved[0]), rating),
             findings=findings,
             cases=self._cases(question, float(parts.by_person.sum()), rating - without),
             meetings=self._meetings(parts),
             texts_move=self._star * (rating - float(np.clip(without, 1, self.corpus.levels))),
         )
-        return self.explained(question, rating, reasons)
+        return rating, reasons
 
     def _terms(self, question: Question, batch: Batch) -> tuple[KeptSide, KeptSide]:
         user, item, model = question.user_document, question.item_document, self._model

@@ -149,6 +149,11 @@ class MeetingSide(SizedByData):
         found = self.directions[of.term] * of.entry.unsqueeze(1) - of.of_centre.unsqueeze(1) * self.centre
         return (found / of.count.unsqueeze(1))[of.place]
 
+    def along(self, of: TermValues, wanted: Tensor) -> Tensor:
+        """What `image` of one document is along a direction `wanted` [k]: of each occurrence [T]."""
+        found = self.directions.index_select(0, of.term) @ wanted * of.entry - of.of_centre * (self.centre @ wanted)
+        return (found / of.count)[of.place]
+
     def _values(self, rows: Tensor, terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Document, term, TF-IDF before lengths, and count of each distinct term; where each occurrence's stands."""
         key, place, count = torch.unique(rows * len(self.idf) + terms, return_inverse=True, return_counts=True)
@@ -267,7 +272,7 @@ class Meeting(SizedByData, RatingModel):
 
     def words_add(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What each word of both documents, and the name [B], add to f, together `text`; a meeting goes in halves."""
-        return self._words_add(batch, *self._read(batch))
+        return self._words_add(batch, *self._read(batch), self._name_places(batch))
 
     def parts(
         self, batch: Batch, shares: Tensor, kept: tuple[KeptSide, KeptSide] | None = None
@@ -278,7 +283,8 @@ class Meeting(SizedByData, RatingModel):
         user, item = self._read(batch) if kept is None else map(SideReading, kept)
         of_user, user_places = user.by_group(shares)
         of_item, item_places = item.by_group(shares)
-        item_places = torch.cat([item_places, self._name_places(batch, item).unsqueeze(1)], 1)
+        name = self._name_places(batch)
+        item_places = torch.cat([item_places, name.unsqueeze(1)], 1)
         user_places, item_places = (p * to_length_one(p.sum(1)).unsqueeze(2) for p in (user_places, item_places))
         parts = MeetingParts(
             mean=self.mean.expand(len(batch)),
@@ -286,15 +292,17 @@ class Meeting(SizedByData, RatingModel):
             thing=take_or(self.item, batch.items, 0.0),
             person_words=of_user,
             thing_words=torch.cat([of_item, take_or(self.name_text, batch.items, 0.0).unsqueeze(1)], 1),
-            by_person=torch.einsum("bk,bgk->bg", take_rows(self.of_user, batch.users), item_places),
-            by_thing=torch.einsum("bk,bgk->bg", take_rows(self.of_item, batch.items), user_places),
-            by_both=torch.einsum("bvk,kl,bal->bva", user_places, self.meetings, item_places),
+            by_person=(item_places @ take_rows(self.of_user, batch.users).unsqueeze(2)).squeeze(2),
+            by_thing=(user_places @ take_rows(self.of_item, batch.items).unsqueeze(2)).squeeze(2),
+            by_both=user_places @ self.meetings @ item_places.transpose(1, 2),
         )
-        user_words, item_words, _ = self._words_add(batch, user, item)
+        user_words, item_words, _ = self._words_add(batch, user, item, name)
         return parts, user_words, item_words
 
-    def _words_add(self, batch: Batch, user: SideReading, item: SideReading) -> tuple[Tensor, Tensor, Tensor]:
-        user_place, name = user.place(), self._name_places(batch, item)
+    def _words_add(
+        self, batch: Batch, user: SideReading, item: SideReading, name: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        user_place = user.place()
         item_place = item.place() + name
         user_scale, item_scale = to_length_one(user_place), to_length_one(item_place)
         zu, zi = user_place * user_scale, item_place * item_scale
@@ -303,7 +311,7 @@ class Meeting(SizedByData, RatingModel):
         named = (name * of_item).sum(1) + take_or(self.name_text, batch.items, 0.0)
         return user.words_add(of_user), item.words_add(of_item), named
 
-    def _name_places(self, batch: Batch, item: SideReading) -> Tensor:
+    def _name_places(self, batch: Batch) -> Tensor:
         """The name in the directions [B, k], less the centre where there are no other words to take it off."""
         names = take_rows(self.name_place, batch.items)
         silent = names.any(1, keepdim=True) & ~(batch.item_words > 0).any(1, keepdim=True)
@@ -596,8 +604,11 @@ class SideReading:
         """What each word adds to w · x + wanted · (x in the directions − centre) [B, L]; a bigram's part goes to its
         two words in halves."""
         kept = self.kept
-        each = wanted if len(kept.words) == 1 else wanted[kept.found[0]]
-        parts = kept.values.linear + (self.image * each).sum(1)
+        if len(kept.words) == 1:  # no need for an image
+            along = kept.side.along(kept.values, wanted[0])
+        else:
+            along = (self.image * wanted[kept.found[0]]).sum(1)
+        parts = kept.values.linear + along
         return spread_over_words(parts, kept.words.shape, kept.found, kept.known_words)
 
     def by_group(self, shares: Tensor) -> tuple[Tensor, Tensor]:
