@@ -37,7 +37,7 @@ from carp.errors import CarpError, CarpWarning, UsageError, telling_of_options
 COMPANY_LOST = 75  # another process of a training ended
 NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc")
 INTERRUPTED = 130  # what typer makes of Ctrl-C
-NEW_BEFORE_A_LOOK = 10_000  # objects after which Python looks for garbage; its own 700 are soon made by imports
+NEW_BEFORE_A_LOOK = 100_000  # objects after which Python looks for garbage; its own 700 are soon made by imports
 COMMANDS = (
     prepare_command.prepare,
     train_command.train,
