@@ -74,6 +74,7 @@ class LogLines:
             self._over.wait(GATHERING)
             self._come.clear()  # before they are taken: what comes meanwhile wakes the writer again
             self._write_waiting()
+        self._write_waiting()  # what came while others were written
 
     def _write_waiting(self) -> None:
         assert self._stream is not None
