@@ -97,6 +97,9 @@ def serve(
 
     The key can also be given by CARP_API_KEY, names by CARP_ALLOWED_HOSTS, and places of pictures by
     CARP_PICTURES_FROM, separated by commas.
+
+    With CARP_KEY_FILE only a model that was signed with that key is served. CARP_DEBUG=1 puts tracebacks into the log,
+    and CARP_NATIVE=0 does without compiled code.
     """
     try:
         from carp.serve.access_control import AccessRules, check_reach, picture_origins, read_key
