@@ -15,6 +15,7 @@ import carp
 from carp.errors import UnknownIdError, UsageError
 from carp.explain.explainer import explains
 from carp.explain.explanation import Explanation
+from carp.explain.question import known_pair
 from carp.models import REGISTRY, model_class
 from carp.models.carp import Carp
 from carp.recommender import Recommender
@@ -143,6 +144,25 @@ def test_an_explanation_is_of_the_rating_that_is_predicted(made_up, name):
         found = rec.explain(user, item)
         assert (found.model, found.user, found.item) == (name, user, item)
         assert found.rating == pytest.approx(rating, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", EXPLAINING)
+def test_pairs_that_are_explained_together_are_explained_as_if_alone(made_up, name):
+    """Trained on or not, and also where there is none: whatever was asked before is kept by the service."""
+    rec = made_up.of(name)
+    corpus, explainer = rec.fitted_corpus, rec.explainer
+    asked = [one for pair in zip(some_pairs(rec, TRAIN, 60), some_pairs(rec, TEST, 30), strict=False) for one in pair]
+    questions = [known_pair(corpus, corpus.users.index()[u], corpus.items.index()[i]) for u, i, _ in asked]
+    together = explainer.explain(questions)
+    assert len(together) == len(questions) > 3
+    for question, found in zip(questions, together, strict=True):
+        (alone,) = explainer.explain([question])
+        assert (found.user, found.item, found.notes) == (alone.user, alone.item, alone.notes)
+        assert found.rating == pytest.approx(alone.rating, abs=1e-5)
+        assert found.baseline == pytest.approx(alone.baseline, abs=1e-5)
+        assert (found.low, found.high) == pytest.approx((alone.low, alone.high), abs=1e-5)
+        assert [one.text for one in sentences_of(found)] == [one.text for one in sentences_of(alone)]
+    assert explainer.explain([]) == []
 
 
 @pytest.mark.parametrize("name", EXPLAINING)

@@ -29,6 +29,8 @@ class AttentionExplainer(Explainer):
     reads_by_guide = True
 
     def explain(self, questions: Sequence[Question], detail: Detail | None = None) -> list[Explanation]:
+        if not questions:
+            return []
         found = [self.rated_with_reasons(question, detail or Detail()) for question in questions]
         baselines, margins = self.baselines_apart(questions), self.margins(questions)
         return [
