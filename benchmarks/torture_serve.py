@@ -579,6 +579,7 @@ def record(out: Path, name: str, part: Part, options: argparse.Namespace) -> Non
     """Write a part's line in the place of its last one."""
     command = f"python benchmarks/torture_serve.py MODEL {name} --seed {options.seed}"
     command += "" if options.share == 1 else f" --share {options.share:g}"
+    command += f" --cores {options.cores}" if options.cores else ""
     line = {"part": name, "command": command, "figures": part.figures, "wanted": part.wanted, "reached": part.reached}
     cores = (
         {"cores": len(options.cores.split(",")), "of_cores": os.cpu_count()}

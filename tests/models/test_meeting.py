@@ -164,6 +164,11 @@ def test_what_words_add_is_what_the_texts_add_in_all(small_pairs, from_mean, nam
     assert found.balance is prediction.tensors["text"]
     sums = prediction.tensors["baseline"] + prediction.tensors["text"]
     assert torch.allclose(prediction.rating, model.as_rating(sums, batch.users))
+    for place in range(len(data.valid)):  # one document alone takes a shorter way
+        alone = model.words_add(data.batch(data.valid, np.array([place])))
+        for one, all_of_them in zip(alone, (user, item, name), strict=True):
+            row = all_of_them[place : place + 1]
+            assert torch.allclose(one, row[:, : one.shape[1]] if row.ndim > 1 else row, atol=1e-9)
 
 
 def test_own_review_is_in_no_row_of_its_pair(small_pairs):

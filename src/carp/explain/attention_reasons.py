@@ -32,7 +32,7 @@ class AttentionExplainer(Explainer):
         if not questions:
             return []
         found = [self.rated_with_reasons(question, detail or Detail()) for question in questions]
-        baselines, margins = self.baselines_apart(questions), self.margins(questions)
+        baselines, margins = self.apart(questions, self.baselines), self.margins(questions)
         return [
             self.explanation(question, rating, baseline, margin, with_tones(reasons, self.guide, self.corpus))
             for question, (rating, reasons), baseline, margin in zip(questions, found, baselines, margins, strict=True)

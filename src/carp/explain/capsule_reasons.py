@@ -135,14 +135,7 @@ class CapsuleExplainer(Explainer):
     # ---- explaining pairs
 
     def explain(self, questions: Sequence[Question], detail: Detail | None = None) -> list[Explanation]:
-        detail = detail or Detail()
-        found: dict[int, Explanation] = {}
-        for trained in (False, True):  # the rating of a trained pair is left out again, so the two are judged apart
-            places = [place for place, one in enumerate(questions) if one.trained_on(self.corpus) == trained]
-            if places:
-                explained = self._explain_alike([questions[place] for place in places], detail)
-                found.update(zip(places, explained, strict=True))
-        return [found[place] for place in range(len(questions))]
+        return self.apart(questions, lambda some: self._explain_alike(some, detail or Detail()))
 
     def _explain_alike(self, questions: list[Question], detail: Detail) -> list[Explanation]:
         sides = [self._sides_of(question, detail) for question in questions]

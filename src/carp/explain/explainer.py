@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from carp.models.base import RatingModel
 from carp.reviews.readable import ReadableDocument
 from carp.training.fitted_model import FittedModel
 
+T = TypeVar("T")
 EXPLAINERS: dict[str, str] = {  # name → module:class
     "capsules": "carp.explain.capsule_reasons:CapsuleExplainer",
     "attention": "carp.explain.attention_reasons:AttentionExplainer",
@@ -192,13 +193,14 @@ class Explainer:
         found: list[float] = self.fitted.biases_alone(users, items, self.own_ratings(questions)).tolist()
         return found
 
-    def baselines_apart(self, questions: Sequence[Question]) -> list[float]:
-        """The same for any pairs, those that were trained on apart from the others."""
-        found: dict[int, float] = {}
+    def apart(self, questions: Sequence[Question], told: Callable[[list[Question]], list[T]]) -> list[T]:
+        """What is told of pairs that were trained on, whose rating is left out again, and of the others, each asked for
+        apart; in the order of the questions."""
+        found: dict[int, T] = {}
         for trained in (False, True):
             places = [place for place, one in enumerate(questions) if one.trained_on(self.corpus) == trained]
             if places:
-                found.update(zip(places, self.baselines([questions[place] for place in places]), strict=True))
+                found.update(zip(places, told([questions[place] for place in places]), strict=True))
         return [found[place] for place in range(len(questions))]
 
 

@@ -122,7 +122,7 @@ class _Line(asyncio.Protocol):
         self.pool.ask_no_more(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        # A line that ends in an error held a request that its engine had not read.
+        # A line that ends in an error held a request that its engine had not read, as Linux tells.
         self.pool.lose(self, begun=error is None)
 
     def close(self) -> None:

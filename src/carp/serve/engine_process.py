@@ -195,7 +195,7 @@ def _live_as_engine(line: socket.socket, answerer: CallAnswerer, readings: Share
 class Tidying:
     """Looks for garbage between two calls, and only among what is new.
 
-    By itself Python looks in the middle of a call, and now and then through all that an engine keeps, which took 0.4 s.
+    By itself Python looks in the middle of a call, and now and then through all that an engine keeps, which takes long.
     What is kept refers to nothing that refers back to it, so it needs no looking: it is gone when it is forgotten.
     """
 
