@@ -59,6 +59,15 @@ def test_a_document_that_was_read_before_gives_every_pair_its_own_reasons(rec, e
             assert keeping.explain([question]) == [one]
 
 
+def test_a_pair_is_explained_to_the_same_bits_whoever_is_asked_about_beside_it(rec, explained):
+    corpus = rec.fitted_corpus
+    places = [(corpus.users.index()[one.user], corpus.items.index()[one.item]) for one in explained]
+    questions = [known_pair(corpus, *place) for place in places]
+    for beside in (2, 7, len(questions)):
+        blocks = [questions[start : start + beside] for start in range(0, len(questions), beside)]
+        assert [one for block in blocks for one in rec.explainer.explain(block)] == explained
+
+
 # ---- sums
 
 

@@ -164,11 +164,31 @@ def test_what_words_add_is_what_the_texts_add_in_all(small_pairs, from_mean, nam
     assert found.balance is prediction.tensors["text"]
     sums = prediction.tensors["baseline"] + prediction.tensors["text"]
     assert torch.allclose(prediction.rating, model.as_rating(sums, batch.users))
-    for place in range(len(data.valid)):  # one document alone takes a shorter way
-        alone = model.words_add(data.batch(data.valid, np.array([place])))
-        for one, all_of_them in zip(alone, (user, item, name), strict=True):
-            row = all_of_them[place : place + 1]
-            assert torch.allclose(one, row[:, : one.shape[1]] if row.ndim > 1 else row, atol=1e-9)
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("from_mean", [False, True])
+def test_documents_that_were_kept_say_what_they_say_read_together(small_pairs, from_mean, names):
+    data = named(small_pairs.data(6)) if names else small_pairs.data(6)
+    model = fitted(data, from_mean=from_mean)
+    batch = data.batch(data.valid, np.arange(len(data.valid)))
+    shares = torch.rand(data.sizes.words + 1, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shares /= shares.sum(1, keepdim=True)
+    parts, *pulls = model.parts(batch, shares)
+    alone = [data.batch(data.valid, np.array([place])) for place in range(len(data.valid))]
+    kept = [
+        (
+            model.user_terms(one.user_words, one.user_reviews, shares),
+            model.item_terms(one.item_words, one.item_reviews, shares),
+        )
+        for one in alone
+    ]
+    of_kept, *pulls_of_kept = model.parts_of_kept(batch.users, batch.items, kept)
+    for name, together in vars(parts).items():
+        assert torch.allclose(getattr(of_kept, name), together, atol=1e-9), name
+    for together, each in zip(pulls, pulls_of_kept, strict=True):
+        assert all(torch.allclose(row[: len(own)], own, atol=1e-9) for row, own in zip(together, each, strict=True))
+        assert any(bool(own.any()) for own in each)
 
 
 def test_own_review_is_in_no_row_of_its_pair(small_pairs):

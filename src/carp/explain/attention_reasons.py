@@ -31,16 +31,20 @@ class AttentionExplainer(Explainer):
     def explain(self, questions: Sequence[Question], detail: Detail | None = None) -> list[Explanation]:
         if not questions:
             return []
-        found = [self.rated_with_reasons(question, detail or Detail()) for question in questions]
+        found = self.rated_with_reasons(questions, detail or Detail())
         baselines, margins = self.apart(questions, self.baselines), self.margins(questions)
         return [
-            self.explanation(question, rating, baseline, margin, with_tones(reasons, self.guide, self.corpus))
+            self.explanation(question, rating, baseline, margin, reasons)
             for question, (rating, reasons), baseline, margin in zip(questions, found, baselines, margins, strict=True)
         ]
 
+    def rated_with_reasons(self, questions: Sequence[Question], detail: Detail) -> list[tuple[float, Reasons]]:
+        """What the model says of each pair, in stars, and why, with what each quoted sentence says."""
+        found = [self._rated(question, detail) for question in questions]
+        return [(rating, with_tones(reasons, self.guide, self.corpus)) for rating, reasons in found]
+
     @torch.no_grad()
-    def rated_with_reasons(self, question: Question, detail: Detail) -> tuple[float, Reasons]:
-        """What the model says of one pair, in stars, and why."""
+    def _rated(self, question: Question, detail: Detail) -> tuple[float, Reasons]:
         model = self.fitted.model
         batch = as_batch(self.corpus, question, self.fitted.device)
         prediction = model(batch)

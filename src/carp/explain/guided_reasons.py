@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from carp.explain.explanation import Reasons, Sentence, Side, opposed_to
+from carp.explain.explanation import Reasons, Sentence, Side, Tone, opposed_to
 from carp.explain.named_aspects import NamedAspects
 from carp.explain.reading_guide import ReadingGuide
 from carp.training.fitted_corpus import FittedCorpus
@@ -106,9 +106,14 @@ def with_tones(reasons: Reasons, guide: ReadingGuide, corpus: FittedCorpus) -> R
 def with_their_tones(sentences: Iterable[Quoted], guide: ReadingGuide, corpus: FittedCorpus) -> dict[Quoted, Quoted]:
     """Each of these sentences with what it says. Most say neither, and are given back as they are."""
     quoted = list(dict.fromkeys(sentences))
-    stars = [None if one.rating is None else float(corpus.scale.to_stars(one.rating, corpus.levels)) for one in quoted]
-    found = [guide.tone_of_quoted(one.text, rated) for one, rated in zip(quoted, stars, strict=True)]
+    found = [quoted_tone(one.text, one.rating, guide, corpus) for one in quoted]
     return {one: one if tone == one.tone else replace(one, tone=tone) for one, tone in zip(quoted, found, strict=True)}
+
+
+def quoted_tone(text: str, rating: float | None, guide: ReadingGuide, corpus: FittedCorpus) -> Tone | None:
+    """What a sentence says that is quoted from a review with this rating, on the scale of the data."""
+    stars = None if rating is None else float(corpus.scale.to_stars(rating, corpus.levels))
+    return guide.tone_of_quoted(text, stars)
 
 
 def toned(side: Side, said: Toned) -> Side:

@@ -9,7 +9,7 @@ none does, because the person likes what others complain of, the reason says tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -29,12 +29,15 @@ from carp.explain.explanation import (
     Sentence,
     Side,
 )
+from carp.explain.guided_reasons import quoted_tone
 from carp.explain.named_words import NamedReasons, NamedWords, nothing_named
+from carp.explain.pair_amounts import PairAmounts, numbers, pair_amounts
 from carp.explain.pair_texts import PLACES, Floats, PaddedTexts, PairTexts, batch_of, blocks
 from carp.explain.phrases import merged
-from carp.explain.question import Detail, Question, as_batch, held_out
-from carp.models.batch import Batch
-from carp.models.meeting import KeptSide, Meeting, MeetingParts
+from carp.explain.pulling_sentences import ReadSentences, marked_words
+from carp.explain.question import Detail, Question, as_tensors, held_out
+from carp.models.meeting import Meeting
+from carp.models.meeting_sides import KeptTerms
 from carp.reviews.readable import ReadableDocument, WrittenReview
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_model import FittedModel
@@ -44,79 +47,9 @@ FINDINGS = 6
 TELLING = 0.0025  # of the rating range: an aspect that moves a rating by less is not told
 SHARE_OF_LARGEST = 0.15  # of the largest amount, for another aspect to be told
 OF_PERSON, SHARE_OF_LARGEST_OF_PERSON = 0.001, 0.05  # the same of what a person writes about, which takes less room
-SECOND_AT_LEAST = 0.5  # of what would be lost with the first sentence, for a second to be shown
-PULL_COUNTS = 0.5  # of the strongest word's pull in a sentence, for a word to be marked
 CASES = 2
 ALIKE = 0.2  # likeness of two things of which it is worth telling
 MEANING = "Every word adds to the rating or takes away from it, by itself and where it meets the other text."
-
-
-@dataclass(frozen=True, eq=False)
-class ReadSentences:
-    """The sentences of one document, as a reader takes them."""
-
-    words: NDArray[np.int32]  # [L]
-    of_word: Ints  # [L] the sentence of each word
-    pull: Floats  # [S] what the words of each add to the rating
-    tone: Floats  # [S] what its words say
-    of_rating: Floats  # [S] what its review's rating adds to that
-    aspect: Ints  # [S]
-    belonging: Floats  # [S] the share of its words that are about that
-    clear: float  # so much must be said, with the rating and without it, for praise or a complaint
-
-    @cached_property
-    def lost(self) -> Floats:
-        """How much would go with each sentence, beside the root of its words. Texts are read at one length, so that
-        without a sentence the others count for more: what goes is what it pulls beyond its share of the words."""
-        words = np.maximum(np.bincount(self.of_word, minlength=len(self.pull)), 1)
-        found: Floats = (self.pull - self.pull.sum() * words / max(1, words.sum())) / np.sqrt(words)
-        return found
-
-    def pulled_by(self, pull: Floats) -> ReadSentences:
-        """The same sentences where each word adds so much to the rating."""
-        return replace(self, pull=np.bincount(self.of_word, pull, len(self.tone)).astype(np.float64))
-
-    def says(self, sign: float) -> NDArray[np.bool_]:
-        """Which sentences clearly praise, or complain where the sign is below 0."""
-        return (sign * self.tone > self.clear) & (sign * (self.tone + self.of_rating) > self.clear)
-
-    def for_aspect(self, aspect: int, amount: float, by_itself: float, most: int) -> tuple[list[int], bool]:
-        """The sentences about an aspect that pull as its amount does, those first with which most would go, and whether
-        they say the opposite of it: only where it is the person's taste that turns what the words do for everybody."""
-        sign = 1.0 if amount > 0 else -1.0
-        about = (self.aspect == aspect) & (sign * self.pull > 0) & (sign * self.lost > 0)
-        by_taste = sign * by_itself <= 0
-        for turned in (False, True) if by_taste else (False,):
-            clear = about & self.says(-sign if turned else sign)
-            if clear.any():
-                worth = np.where(clear, sign * self.lost * np.minimum(np.abs(self.tone), 1) * self.belonging, 0)
-                return self._best(worth, most), turned
-        return [], False
-
-    def about(self, aspect: int, most: int, amount: float = 0.0) -> list[int]:
-        """The sentences about an aspect that matter most, whatever they say: of those that pull as the amount does,
-        where there is one."""
-        worth = np.where(self.aspect == aspect, np.sign(amount) * self.lost if amount else np.abs(self.lost), 0)
-        return self._best(worth, most)
-
-    def mostly_about(self, aspect: int, most: int) -> list[int]:
-        """The sentences that have most to do with an aspect, whoever reads them."""
-        return self._best(np.where(self.aspect == aspect, self.belonging * np.abs(self.pull), 0), most)
-
-    def _best(self, worth: Floats, most: int) -> list[int]:
-        """The sentences worth most and not much less than the first of them, none of the same words as another."""
-        chosen: list[int] = []
-        for number in np.argsort(-worth, kind="stable").tolist():
-            if len(chosen) == most or worth[number] <= 0:
-                break
-            if chosen and worth[number] < SECOND_AT_LEAST * worth[chosen[0]]:
-                break
-            if not any(self._alike(number, other) for other in chosen):
-                chosen.append(number)
-        return chosen
-
-    def _alike(self, one: int, other: int) -> bool:
-        return np.array_equal(self.words[self.of_word == one], self.words[self.of_word == other])
 
 
 class SummedExplainer(AttentionExplainer):
@@ -129,8 +62,8 @@ class SummedExplainer(AttentionExplainer):
         super().__init__(fitted)
         # What is the same for every pair, as long as somebody keeps the document.
         self._read_before: WeakKeyDictionary[ReadableDocument, ReadSentences] = WeakKeyDictionary()
-        self._of_people: WeakKeyDictionary[ReadableDocument, KeptSide] = WeakKeyDictionary()
-        self._of_things: WeakKeyDictionary[ReadableDocument, KeptSide] = WeakKeyDictionary()
+        self._of_people: WeakKeyDictionary[ReadableDocument, KeptTerms] = WeakKeyDictionary()
+        self._of_things: WeakKeyDictionary[ReadableDocument, KeptTerms] = WeakKeyDictionary()
 
     @cached_property
     def _shares(self) -> torch.Tensor:
@@ -148,55 +81,76 @@ class SummedExplainer(AttentionExplainer):
         return (self.corpus.scale.high - self.corpus.scale.low) / (self.corpus.levels - 1)
 
     @torch.no_grad()
-    def rated_with_reasons(self, question: Question, detail: Detail) -> tuple[float, Reasons]:
-        batch = as_batch(self.corpus, question, self.fitted.device)
-        parts, *pulled = self._model.parts(batch, self._shares, self._terms(question, batch))
-        sums = torch.cat([parts.total(), parts.mean + parts.person + parts.thing])
-        curved = self._model.curve(sums)
-        rated, without = self._model.width(curved, batch.users.expand(2)).tolist()
-        rating = float(np.clip(rated, 1, self.corpus.levels))
-        user_pull, item_pull = (_numbers(found)[0] for found in pulled)
-        user = self._read(question.user_document, user_pull)
-        item = self._read(question.item_document, item_pull)
-        findings = self._findings(question, parts, user, item, (user_pull, item_pull), detail)
+    def rated_with_reasons(self, questions: Sequence[Question], detail: Detail) -> list[tuple[float, Reasons]]:
+        device, model = self.fitted.device, self._model
+        users = torch.tensor([question.user for question in questions], device=device)
+        items = torch.tensor([question.item for question in questions], device=device)
+        parts, *pulled = model.parts_of_kept(users, items, [self._terms(question) for question in questions])
+        curved = model.curve(torch.cat([parts.total(), parts.levels()]))
+        stars = model.width(curved, users.repeat(2)).double().cpu().numpy().reshape(2, -1)
+        wider = stars[0] - curved[: len(questions)].double().cpu().numpy()
+        told = zip(questions, pair_amounts(parts), stars.T.tolist(), wider.tolist(), *pulled, strict=True)
+        return [
+            self._rated_so(question, amounts, rated, wide, (numbers(user), numbers(item)), detail)
+            for question, amounts, rated, wide, user, item in told
+        ]
+
+    def _rated_so(
+        self,
+        question: Question,
+        amounts: PairAmounts,
+        rated: list[float],
+        wider: float,
+        pulls: tuple[Floats, Floats],
+        detail: Detail,
+    ) -> tuple[float, Reasons]:
+        """One pair by what its parts amount to, where it is `rated` so with the texts and without them, `wider` by the
+        person's own width."""
+        rating, without = (min(max(stars, 1.0), float(self.corpus.levels)) for stars in rated)
+        user = self._read(question.user_document, pulls[0])
+        item = self._read(question.item_document, pulls[1])
+        findings = self._findings(question, amounts, user, item, pulls, detail)
         sides = _sides(findings)
         reasons = Reasons(
-            viewpoints=self._viewpoints(question, parts, user, user_pull, detail),
+            viewpoints=self._viewpoints(question, amounts, user, pulls[0], detail),
             aspects=sides,
             target=held_out(self.corpus, question, {"matched": list(sides)}),
             meaning=MEANING,
-            parts=self._parts(parts, rated - float(curved[0]), rating),
+            parts=self._parts(amounts, wider, rating),
             findings=findings,
-            cases=self._cases(question, float(parts.by_person.sum()), rating - without),
-            meetings=self._meetings(parts),
-            texts_move=self._star * (rating - float(np.clip(without, 1, self.corpus.levels))),
+            cases=self._cases(question, amounts.by_taste, rating - without),
+            meetings=self._meetings(amounts),
+            texts_move=self._star * (rating - without),
         )
         return rating, reasons
 
-    def _terms(self, question: Question, batch: Batch) -> tuple[KeptSide, KeptSide]:
+    def _terms(self, question: Question) -> tuple[KeptTerms, KeptTerms]:
         user, item, model = question.user_document, question.item_document, self._model
         if user not in self._of_people:
-            self._of_people[user] = model.user_terms(batch.user_words, batch.user_reviews)
+            self._of_people[user] = model.user_terms(*self._as_fed(user), self._shares)
         if item not in self._of_things:
-            self._of_things[item] = model.item_terms(batch.item_words, batch.item_reviews)
+            self._of_things[item] = model.item_terms(*self._as_fed(item), self._shares)
         return self._of_people[user], self._of_things[item]
+
+    def _as_fed(self, document: ReadableDocument) -> tuple[torch.Tensor, torch.Tensor]:
+        words, review = as_tensors(document)
+        return words.to(self.fitted.device), review.to(self.fitted.device)
 
     # ---- the sum
 
-    def _parts(self, parts: MeetingParts, wider: float, rating: float) -> tuple[Part, ...]:
+    def _parts(self, amounts: PairAmounts, wider: float, rating: float) -> tuple[Part, ...]:
         """Amounts that sum to the rating shown: the scale's own low end is in the mean. A person's own width of rating
         makes it wider by so many stars."""
         names, star = self.guide.aspects.names, self._star
-        amounts = star * aspect_amounts(parts)
-        mean = self.corpus.own_rating(float(parts.mean[0]))
+        *aspects, other, name = (star * amounts.of_aspects).tolist()
         found = [
-            Part("mean", "the mean of all ratings", mean),
-            Part("person", "what this person usually gives", star * float(parts.person[0])),
-            Part("thing", "what this thing usually gets", star * float(parts.thing[0])),
-            Part("writing", "how this person writes", star * float((parts.person_words + parts.by_thing).sum())),
-            *(Part("aspect", name, float(amount)) for name, amount in zip(names[:-1], amounts, strict=False)),
-            Part("other words", "other words about this thing", float(amounts[len(names) - 1])),
-            Part("name", "what it is called", float(amounts[len(names)])),
+            Part("mean", "the mean of all ratings", self.corpus.own_rating(amounts.mean)),
+            Part("person", "what this person usually gives", star * amounts.person),
+            Part("thing", "what this thing usually gets", star * amounts.thing),
+            Part("writing", "how this person writes", star * amounts.writing),
+            *(Part("aspect", aspect, amount) for aspect, amount in zip(names[:-1], aspects, strict=True)),
+            Part("other words", "other words about this thing", other),
+            Part("name", "what it is called", name),
             Part("width", "how widely this person rates", star * wider),
         ]
         scale = self.corpus.own_rating(rating) - sum(part.amount for part in found)
@@ -204,38 +158,34 @@ class SummedExplainer(AttentionExplainer):
             (Part("scale", "how ratings crowd at the end of the scale", scale),) if abs(scale) > 1e-9 else ()
         )
 
-    def _meetings(self, parts: MeetingParts) -> Meetings:
-        names = self.guide.aspects.names
-        amounts = self._star * _numbers(parts.by_both)[0][:-1, : len(names) - 1]
-        return Meetings(names[:-1], names[:-1], tuple(tuple(map(float, row)) for row in amounts))
+    def _meetings(self, amounts: PairAmounts) -> Meetings:
+        names = self.guide.aspects.names[:-1]
+        return Meetings(names, names, tuple(map(tuple, (self._star * amounts.by_both[:-1, : len(names)]).tolist())))
 
     # ---- what is said
 
     def _findings(
         self,
         question: Question,
-        parts: MeetingParts,
+        amounts: PairAmounts,
         user: ReadSentences,
         item: ReadSentences,
         pulls: tuple[Floats, Floats],
         detail: Detail,
     ) -> tuple[AspectFinding, ...]:
         names, star = self.guide.aspects.names, self._star
-        by_itself = _numbers(parts.thing_words)[0]
-        amounts = aspect_amounts(parts)
-        both = _numbers(parts.by_both)[0]
         findings = []
-        for aspect in telling(amounts[: len(names) - 1], self.corpus.levels):
-            amount = float(amounts[aspect])
-            chosen, turned = item.for_aspect(aspect, amount, float(by_itself[aspect]), detail.sentences)
+        for aspect in telling(amounts.of_aspects[: len(names) - 1], self.corpus.levels):
+            amount, by_itself = float(amounts.of_aspects[aspect]), float(amounts.by_themselves[aspect])
+            chosen, turned = item.for_aspect(aspect, amount, by_itself, detail.sentences)
             if not chosen:
                 continue
-            own = own_viewpoint(both[:-1, aspect], amount)
+            own = own_viewpoint(amounts.by_both[:-1, aspect], amount)
             finding = AspectFinding(
                 names[aspect],
                 star * amount,
-                star * float(by_itself[aspect]),
-                star * (amount - float(by_itself[aspect])),
+                star * by_itself,
+                star * (amount - by_itself),
                 self._sentences(question.item_document, item, chosen, pulls[1], amount),
                 turned=turned,
                 viewpoint=None if own is None else names[own],
@@ -247,17 +197,17 @@ class SummedExplainer(AttentionExplainer):
         return tuple(findings)
 
     def _viewpoints(
-        self, question: Question, parts: MeetingParts, user: ReadSentences, pull: Floats, detail: Detail
+        self, question: Question, amounts: PairAmounts, user: ReadSentences, pull: Floats, detail: Detail
     ) -> tuple[Side, ...]:
         """What the person's reviews do, by what they are about."""
         names = self.guide.aspects.names
-        amounts = _numbers(parts.person_words + parts.by_thing + parts.by_both.sum(2))[0][: len(names) - 1]
         found = []
-        for aspect in telling(amounts, self.corpus.levels, of_person=True):
-            chosen = user.about(aspect, detail.sentences, float(amounts[aspect]))
+        for aspect in telling(amounts.of_viewpoints[: len(names) - 1], self.corpus.levels, of_person=True):
+            amount = float(amounts.of_viewpoints[aspect])
+            chosen = user.about(aspect, detail.sentences, amount)
             if chosen:
                 sentences = self._sentences(question.user_document, user, chosen, np.abs(pull), 1.0)
-                found.append(AspectFinding(names[aspect], self._star * float(amounts[aspect]), 0.0, 0.0, sentences))
+                found.append(AspectFinding(names[aspect], self._star * amount, 0.0, 0.0, sentences))
         return _sides(found)
 
     def _cases(self, question: Question, by_person: float, moved: float) -> tuple[EarlierCase, ...]:
@@ -286,7 +236,7 @@ class SummedExplainer(AttentionExplainer):
         model, sides = self._model, self.fitted.sides[1]
         places = torch.from_numpy(np.append(others, item)).to(sides.device)
         seen, _ = model.item_side.seen(sides[places, 1:] + model.name_place[places])
-        return _numbers(seen[:-1] @ seen[-1])
+        return numbers(seen[:-1] @ seen[-1])
 
     # ---- sentences
 
@@ -333,7 +283,8 @@ class SummedExplainer(AttentionExplainer):
                 for k in marked_words(read.of_word, pull, number, amount)
             )
             text = source.text[begin:end]
-            found.append(Sentence(text, marks, source.user, source.item, source.rating, title=source.title))
+            tone = quoted_tone(text, source.rating, self.guide, self.corpus)
+            found.append(Sentence(text, marks, source.user, source.item, source.rating, title=source.title, tone=tone))
         return tuple(found)
 
     # ---- people and things by themselves
@@ -436,16 +387,15 @@ class SummedExplainer(AttentionExplainer):
         for chosen in blocks(pairs):
             batch = batch_of(pairs, chosen, self.fitted.device)
             parts, *pulled = model.parts(batch, self._shares)
-            pulls = [_numbers(found) for found in pulled]
-            rating[chosen] = _numbers(model.as_rating(parts.total(), batch.users))
-            balance[chosen] = _numbers(parts.total() - parts.mean - parts.person - parts.thing)
-            for place, row in enumerate(chosen.tolist()):
-                one = _one_of(parts, place)
+            pulls = [numbers(found) for found in pulled]
+            rating[chosen] = numbers(model.as_rating(parts.total(), batch.users))
+            for place, (row, one) in enumerate(zip(chosen.tolist(), pair_amounts(parts), strict=True)):
+                balance[row] = one.by_texts
                 for texts, named, pull, of_person in (
                     (pairs.user, user, pulls[0][place], True),
                     (pairs.item, item, pulls[1][place], False),
                 ):
-                    self._name(texts, named, pull, row, one, balance[row], of_person=of_person)
+                    self._name(texts, named, pull, row, one, of_person=of_person)
         return NamedReasons(rating, user, item, direction=np.where(balance >= 0, 1.0, -1.0))
 
     def _name(
@@ -454,8 +404,7 @@ class SummedExplainer(AttentionExplainer):
         named: NamedWords,
         pull: Floats,
         row: int,
-        parts: MeetingParts,
-        balance: float,
+        amounts: PairAmounts,
         *,
         of_person: bool,
     ) -> None:
@@ -467,14 +416,13 @@ class SummedExplainer(AttentionExplainer):
         distinct, of_word = np.unique(keys, return_inverse=True)
         tones = [self._tone_of(int(key)) for key in distinct]
         read = self._reading(words, of_word, pull, tones)
-        amounts = _person_amounts(parts) if of_person else aspect_amounts(parts)
-        for aspect in telling(amounts[: len(self.guide.aspects) - 1], self.corpus.levels, of_person=of_person):
-            amount = float(amounts[aspect])
-            by_itself = float(parts.thing_words[0, aspect])
+        of_groups = amounts.of_viewpoints if of_person else amounts.of_aspects
+        for aspect in telling(of_groups[: len(self.guide.aspects) - 1], self.corpus.levels, of_person=of_person):
+            amount, by_itself = float(of_groups[aspect]), float(amounts.by_themselves[aspect])
             chosen = read.about(aspect, 2, amount) if of_person else read.for_aspect(aspect, amount, by_itself, 2)[0]
             assert named.told is not None
             named.told[row, :length] |= np.isin(of_word, chosen)
-            if amount * balance <= 0:
+            if amount * amounts.by_texts <= 0:
                 continue
             for number in chosen:
                 named.shown[row, :length] |= of_word == number
@@ -483,18 +431,6 @@ class SummedExplainer(AttentionExplainer):
     def _tone_of(self, key: int) -> tuple[float, float]:
         record, place = divmod(key, PLACES)
         return self._tone(record, place, self.corpus.source(record))
-
-
-def aspect_amounts(parts: MeetingParts) -> Floats:
-    """What each aspect of the thing, its other words and its name add for the person, in stars [G + 1]."""
-    found: Floats = _numbers(parts.thing_words + parts.by_person + parts.by_both.sum(1))[0]
-    return found
-
-
-def _person_amounts(parts: MeetingParts) -> Floats:
-    """What each thing the person writes about adds, in stars [G]."""
-    found: Floats = _numbers(parts.person_words + parts.by_thing + parts.by_both.sum(2))[0]
-    return found
 
 
 def telling(amounts: Floats, levels: int, *, of_person: bool = False) -> list[int]:
@@ -516,15 +452,6 @@ def own_viewpoint(meetings: Floats, amount: float) -> int | None:
     return int(pull.argmax()) if len(pull) and pull.max() > 0.1 * abs(amount) else None
 
 
-def marked_words(of_word: Ints, pull: Floats, sentence: int, amount: float) -> list[int]:
-    """The places of the words in a sentence that pull most as the amount does."""
-    inside = np.flatnonzero(of_word == sentence)
-    worth = pull[inside] * (1.0 if amount > 0 else -1.0)
-    if not len(worth) or worth.max() <= 0:
-        return []
-    return [int(k) for k in inside[worth >= PULL_COUNTS * worth.max()]]
-
-
 def _sides(findings: Sequence[AspectFinding]) -> tuple[Side, ...]:
     """The findings as sides, each by its share of what they do together."""
     total = sum(abs(finding.amount) for finding in findings)
@@ -532,11 +459,3 @@ def _sides(findings: Sequence[AspectFinding]) -> tuple[Side, ...]:
         Side(index, one.sentences, tuple(one.aspect.split(", ")), abs(one.amount) / total, name=one.aspect)
         for index, one in enumerate(findings, start=1)
     )
-
-
-def _one_of(parts: MeetingParts, place: int) -> MeetingParts:
-    return replace(parts, **{name: value[place : place + 1] for name, value in vars(parts).items()})
-
-
-def _numbers(tensor: torch.Tensor) -> Floats:
-    return np.asarray(tensor.detach().double().cpu().numpy())

@@ -37,9 +37,8 @@ The solution is unique: there is no seed. Time and memory are linear in the revi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -59,6 +58,15 @@ from carp.models.calibration import (
 )
 from carp.models.covariance_solving import HeldOut
 from carp.models.layers import SizedByData, take_or, take_rows
+from carp.models.meeting_sides import (
+    KeptTerms,
+    KeptTogether,
+    MeetingParts,
+    MeetingSide,
+    PaddedTerms,
+    SideTerms,
+    to_length_one,
+)
 from carp.models.pair_covariance import (
     START,
     PairCovariance,
@@ -76,7 +84,6 @@ from carp.models.tfidf import (
     Occurrences,
     Terms,
     name_rows,
-    spread_over_words,
     term_occurrences,
 )
 from carp.models.touched_levels import OwnedTerms, TouchedCovariance
@@ -85,7 +92,6 @@ from carp.reviews.documents import Documents
 RARITIES = (0.5, 1.0)  # to choose from
 MARGIN = 0.001  # of the held-out error, by which a later one must be better
 MOST_TO_CHOOSE_BY = 150_000  # pairs
-EMPTY = 1e-9  # the length of a text without words
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
 
 
@@ -103,73 +109,6 @@ class MeetingConfig:
     curved: bool = True  # g is a cubic, else the sum itself
     own_width: bool = True  # each person's own width of rating, else the same for all
     from_mean: bool | None = None  # z from the mean of all texts; chosen on held-out training pairs if not given
-
-
-class MeetingSide(SizedByData):
-    """What documents of users, or of items, say: w · x in the first number, x in k directions in the others."""
-
-    idf: Tensor
-    weight: Tensor
-    directions: Tensor
-    centre: Tensor
-    sized_by_data = ("idf", "weight", "directions")  # by the known bigrams
-
-    def __init__(self, words: int, directions: int) -> None:
-        super().__init__()
-        self.register_buffer("idf", torch.ones(words + 2))
-        self.register_buffer("weight", torch.zeros(words + 2))
-        self.register_buffer("directions", torch.zeros(words + 2, directions))
-        self.register_buffer("centre", torch.zeros(directions))  # where z is taken from
-
-    def forward(self, rows: Tensor, terms: Tensor, size: int) -> Tensor:
-        """Sides [size, 1 + k] from the terms of documents, each as often as it occurs."""
-        row, term, value, _, _ = self._values(rows, terms)
-        by_row = Segments.of(row, size)
-        length = text_length(value, by_row).unsqueeze(1)
-        text = by_row.sums((value * self.weight[term]).unsqueeze(1))
-        places = self.directions.index_select(0, term).mul_(value.unsqueeze(1))  # a third of the time of [term] * value
-        return torch.cat([text, by_row.sums(places)], 1) / length
-
-    def seen(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """z [B, k] of places in the directions, and what a place was multiplied with to be at length 1 [B, 1]."""
-        away = from_centre(places, self.centre)
-        scale = to_length_one(away)
-        return away * scale, scale
-
-    def read(self, rows: Tensor, terms: Tensor, size: int) -> TermValues:
-        """What the distinct terms of documents are worth, and where each occurrence's term stands among them."""
-        row, term, value, count, place = self._values(rows, terms)
-        by_row = Segments.of(row, size)
-        entry = value / text_length(value, by_row)[row]
-        of_centre = value / by_row.sums(value).clamp_min(EMPTY)[row]
-        return TermValues(term, entry, of_centre, count, place, (entry * self.weight[term] / count)[place])
-
-    def image(self, of: TermValues) -> Tensor:
-        """Of each occurrence its part of x in the directions less the centre [T, k]."""
-        found = self.directions[of.term] * of.entry.unsqueeze(1) - of.of_centre.unsqueeze(1) * self.centre
-        return (found / of.count.unsqueeze(1))[of.place]
-
-    def along(self, of: TermValues, wanted: Tensor) -> Tensor:
-        """What `image` of one document is along a direction `wanted` [k]: of each occurrence [T]."""
-        found = self.directions.index_select(0, of.term) @ wanted * of.entry - of.of_centre * (self.centre @ wanted)
-        return (found / of.count)[of.place]
-
-    def _values(self, rows: Tensor, terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Document, term, TF-IDF before lengths, and count of each distinct term; where each occurrence's stands."""
-        key, place, count = torch.unique(rows * len(self.idf) + terms, return_inverse=True, return_counts=True)
-        row, term = key // len(self.idf), key % len(self.idf)
-        return row, term, (1 + count.to(self.idf.dtype).log()) * self.idf[term], count, place
-
-
-def to_length_one(rows: Tensor) -> Tensor:
-    """What rows are multiplied with to be at length 1 [B, 1]; 0 for those of nothing."""
-    length = rows.square().sum(1, keepdim=True).sqrt()
-    return torch.where(length > EMPTY, 1 / length.clamp_min(EMPTY), 0.0)
-
-
-def text_length(value: Tensor, by_row: Segments) -> Tensor:
-    """The length of each document's TF-IDF row; next to nothing where it has no words."""
-    return by_row.sums(value.square()).sqrt().clamp_min(EMPTY)
 
 
 class Meeting(SizedByData, RatingModel):
@@ -272,67 +211,77 @@ class Meeting(SizedByData, RatingModel):
 
     def words_add(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What each word of both documents, and the name [B], add to f, together `text`; a meeting goes in halves."""
-        return self._words_add(batch, *self._read(batch), self._name_places(batch))
+        user = self._terms(self.user_side, batch.user_words, batch.user_reviews)
+        item = self._terms(self.item_side, batch.item_words, batch.item_reviews)
+        of_user, of_item, name = self._words_want(batch.users, batch.items, user, item)
+        return user.words_add(of_user), item.words_add(of_item), name
 
-    def parts(
-        self, batch: Batch, shares: Tensor, kept: tuple[KeptSide, KeptSide] | None = None
-    ) -> tuple[MeetingParts, Tensor, Tensor]:
+    def parts(self, batch: Batch, shares: Tensor) -> tuple[MeetingParts, Tensor, Tensor]:
         """f as a sum over groups of words, where each word has shares in groups [words + 1, G] that sum to 1; and what
-        each word of both documents adds. Sides that were `kept` must be of these documents and have met no other
-        shares."""
-        user, item = self._read(batch) if kept is None else map(SideReading, kept)
-        of_user, user_places = user.by_group(shares)
-        of_item, item_places = item.by_group(shares)
-        name = self._name_places(batch)
-        item_places = torch.cat([item_places, name.unsqueeze(1)], 1)
+        each word of both documents adds."""
+        user = self._terms(self.user_side, batch.user_words, batch.user_reviews, shares)
+        item = self._terms(self.item_side, batch.item_words, batch.item_reviews, shares)
+        of_user, of_item, _ = self._words_want(batch.users, batch.items, user, item)
+        parts = self._parts(batch.users, batch.items, user, item)
+        return parts, user.words_add(of_user), item.words_add(of_item)
+
+    def parts_of_kept(
+        self, users: Tensor, items: Tensor, kept: Sequence[tuple[KeptTerms, KeptTerms]]
+    ) -> tuple[MeetingParts, list[Tensor], list[Tensor]]:
+        """The same of documents that were kept, in the groups that they were kept with."""
+        user, item = (KeptTogether(side) for side in zip(*kept, strict=True))
+        of_user, of_item, _ = self._words_want(users, items, user, item)
+        return self._parts(users, items, user, item), user.words_add(of_user), item.words_add(of_item)
+
+    def user_terms(self, words: Tensor, reviews: Tensor, shares: Tensor) -> KeptTerms:
+        """What is the same of a person's document [1, L] whatever thing it meets, in groups as in `parts`."""
+        return KeptTerms.of(self._terms(self.user_side, words, reviews, shares))
+
+    def item_terms(self, words: Tensor, reviews: Tensor, shares: Tensor) -> KeptTerms:
+        return KeptTerms.of(self._terms(self.item_side, words, reviews, shares))
+
+    def _parts(self, users: Tensor, items: Tensor, user: SideTerms, item: SideTerms) -> MeetingParts:
+        of_user, user_places = user.groups()
+        of_item, item_places = item.groups()
+        item_places = torch.cat([item_places, self._name_places(items, item).unsqueeze(1)], 1)
         user_places, item_places = (p * to_length_one(p.sum(1)).unsqueeze(2) for p in (user_places, item_places))
-        parts = MeetingParts(
-            mean=self.mean.expand(len(batch)),
-            person=take_or(self.user, batch.users, 0.0),
-            thing=take_or(self.item, batch.items, 0.0),
+        meetings = self.meetings.expand(len(users), *self.meetings.shape)  # each pair by itself, whoever is beside it
+        return MeetingParts(
+            mean=self.mean.expand(len(users)),
+            person=take_or(self.user, users, 0.0),
+            thing=take_or(self.item, items, 0.0),
             person_words=of_user,
-            thing_words=torch.cat([of_item, take_or(self.name_text, batch.items, 0.0).unsqueeze(1)], 1),
-            by_person=(item_places @ take_rows(self.of_user, batch.users).unsqueeze(2)).squeeze(2),
-            by_thing=(user_places @ take_rows(self.of_item, batch.items).unsqueeze(2)).squeeze(2),
-            by_both=user_places @ self.meetings @ item_places.transpose(1, 2),
+            thing_words=torch.cat([of_item, take_or(self.name_text, items, 0.0).unsqueeze(1)], 1),
+            by_person=(item_places * take_rows(self.of_user, users).unsqueeze(1)).sum(2),
+            by_thing=(user_places * take_rows(self.of_item, items).unsqueeze(1)).sum(2),
+            by_both=torch.bmm(torch.bmm(user_places, meetings), item_places.transpose(1, 2)),
         )
-        user_words, item_words, _ = self._words_add(batch, user, item, name)
-        return parts, user_words, item_words
 
-    def _words_add(
-        self, batch: Batch, user: SideReading, item: SideReading, name: Tensor
+    def _words_want(
+        self, users: Tensor, items: Tensor, user: SideTerms, item: SideTerms
     ) -> tuple[Tensor, Tensor, Tensor]:
-        user_place = user.place()
-        item_place = item.place() + name
+        """Along which direction the words of both sides add to f [B, k], and what the name adds [B]."""
+        name = self._name_places(items, item)
+        user_place, item_place = user.places(), item.places() + name
         user_scale, item_scale = to_length_one(user_place), to_length_one(item_place)
-        zu, zi = user_place * user_scale, item_place * item_scale
-        of_user = user_scale * (take_rows(self.of_item, batch.items) + zi @ self.meetings.T / 2)
-        of_item = item_scale * (take_rows(self.of_user, batch.users) + zu @ self.meetings / 2)
-        named = (name * of_item).sum(1) + take_or(self.name_text, batch.items, 0.0)
-        return user.words_add(of_user), item.words_add(of_item), named
+        zu, zi = (place * scale for place, scale in ((user_place, user_scale), (item_place, item_scale)))
+        meetings = self.meetings.expand(len(users), *self.meetings.shape)
+        by_user, by_item = (
+            torch.bmm(z.unsqueeze(1), m).squeeze(1) / 2 for z, m in ((zu, meetings), (zi, meetings.transpose(1, 2)))
+        )
+        of_user = user_scale * (take_rows(self.of_item, items) + by_item)
+        of_item = item_scale * (take_rows(self.of_user, users) + by_user)
+        return of_user, of_item, (name * of_item).sum(1) + take_or(self.name_text, items, 0.0)
 
-    def _name_places(self, batch: Batch) -> Tensor:
+    def _name_places(self, items: Tensor, item: SideTerms) -> Tensor:
         """The name in the directions [B, k], less the centre where there are no other words to take it off."""
-        names = take_rows(self.name_place, batch.items)
-        silent = names.any(1, keepdim=True) & ~(batch.item_words > 0).any(1, keepdim=True)
+        names = take_rows(self.name_place, items)
+        silent = names.any(1, keepdim=True) & item.silent().unsqueeze(1)
         return names - self.item_side.centre * silent
 
-    def _read(self, batch: Batch) -> tuple[SideReading, SideReading]:
-        return (
-            SideReading(self.user_terms(batch.user_words, batch.user_reviews)),
-            SideReading(self.item_terms(batch.item_words, batch.item_reviews)),
-        )
-
-    def user_terms(self, words: Tensor, reviews: Tensor) -> KeptSide:
-        """What is the same of people's documents whatever thing they meet."""
-        return self._terms(self.user_side, words, reviews)
-
-    def item_terms(self, words: Tensor, reviews: Tensor) -> KeptSide:
-        return self._terms(self.item_side, words, reviews)
-
-    def _terms(self, side: MeetingSide, words: Tensor, reviews: Tensor) -> KeptSide:
+    def _terms(self, side: MeetingSide, words: Tensor, reviews: Tensor, shares: Tensor | None = None) -> PaddedTerms:
         found = term_occurrences(words, reviews, self.bigrams, self.sizes.words)
-        return KeptSide(side, words, found, self.sizes.words, side.read(found[0], found[1], len(words)))
+        return PaddedTerms(side, words, found, self.sizes.words, shares)
 
     # ---- fitting
 
@@ -555,97 +504,6 @@ class Meeting(SizedByData, RatingModel):
         )
         found: Tensor = rows.scale.to(table).unsqueeze(1) * (whole[rows.owner] + difference)
         return found
-
-
-@dataclass(frozen=True)
-class TermValues:
-    """The distinct terms of documents."""
-
-    term: Tensor  # [D]
-    entry: Tensor  # [D] of x
-    of_centre: Tensor  # [D] its share of the centre that is taken off
-    count: Tensor  # [D] how often it occurs
-    place: Tensor  # [T] where the term of each occurrence stands among these
-    linear: Tensor  # [T] each occurrence's part of w · x
-
-
-@dataclass(eq=False)
-class KeptSide:
-    """Documents of one side as far as they are worth keeping: images in the directions are large and quickly made."""
-
-    side: MeetingSide
-    words: Tensor  # [B, L]
-    found: tuple[Tensor, Tensor, Tensor]  # of each occurrence its document, its term, the place of its first word
-    known_words: int
-    values: TermValues
-    whole: Tensor | None = None  # x in the directions less the centre [B, k], once somebody asked
-    groups: tuple[Tensor, Tensor] | None = None  # and divided by groups of words
-
-
-@dataclass(frozen=True, eq=False)
-class SideReading:
-    """The documents of one side, occurrence by occurrence of their terms."""
-
-    kept: KeptSide
-
-    @cached_property
-    def image(self) -> Tensor:
-        """Of each occurrence its part of x in the directions less the centre [T, k]."""
-        return self.kept.side.image(self.kept.values)
-
-    def place(self) -> Tensor:
-        """x in the directions less the centre [B, k]."""
-        kept = self.kept
-        if kept.whole is None:
-            kept.whole = Segments.of(kept.found[0], len(kept.words)).sums(self.image)
-        return kept.whole
-
-    def words_add(self, wanted: Tensor) -> Tensor:
-        """What each word adds to w · x + wanted · (x in the directions − centre) [B, L]; a bigram's part goes to its
-        two words in halves."""
-        kept = self.kept
-        if len(kept.words) == 1:  # no need for an image
-            along = kept.side.along(kept.values, wanted[0])
-        else:
-            along = (self.image * wanted[kept.found[0]]).sum(1)
-        parts = kept.values.linear + along
-        return spread_over_words(parts, kept.words.shape, kept.found, kept.known_words)
-
-    def by_group(self, shares: Tensor) -> tuple[Tensor, Tensor]:
-        """w · x [B, G] and x in the directions less the centre [B, G, k], divided by groups of words."""
-        if self.kept.groups is None:
-            self.kept.groups = self._by_group(shares)
-        return self.kept.groups
-
-    def _by_group(self, shares: Tensor) -> tuple[Tensor, Tensor]:
-        words, (rows, terms, places) = self.kept.words, self.kept.found
-        second = (places + (terms > self.kept.known_words)).clamp_max(words.shape[1] - 1)
-        of_group = (shares[words[rows, places]] + shares[words[rows, second]]) / 2
-        linear = Segments.of(rows, len(words)).sums(of_group * self.kept.values.linear.unsqueeze(1))
-        if len(words) == 1:  # no need to pick out the occurrences of the only document
-            return linear, (of_group.T @ self.image).unsqueeze(0)
-        image = [of_group[rows == row].T @ self.image[rows == row] for row in range(len(words))]
-        return linear, torch.stack(image)
-
-
-@dataclass(frozen=True)
-class MeetingParts:
-    """What f is the sum of. The words of the person and of the thing are in G groups; a thing's name is one more."""
-
-    mean: Tensor  # [B]
-    person: Tensor  # [B]
-    thing: Tensor  # [B]
-    person_words: Tensor  # [B, G]
-    thing_words: Tensor  # [B, G + 1]
-    by_person: Tensor  # [B, G + 1] what this person makes of things of which such words are written
-    by_thing: Tensor  # [B, G] what people who write such words make of this thing
-    by_both: Tensor  # [B, G, G + 1] what people who write such words make of things of which such words are written
-
-    def total(self) -> Tensor:
-        """f [B]."""
-        levels = self.mean + self.person + self.thing
-        words = self.person_words.sum(1) + self.thing_words.sum(1)
-        return levels + words + self.by_person.sum(1) + self.by_thing.sum(1) + self.by_both.sum((1, 2))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from carp.explain.explanation import Explanation, Meetings, Part
 from carp.render.wording import number
 
@@ -102,12 +104,12 @@ def largest_meetings(explanation: Explanation) -> Meetings | None:
     met = explanation.meetings
     if met is None:
         return None
-    largest = max((abs(one) for row in met.amounts for one in row if math.isfinite(one)), default=0.0)
+    size = np.abs(np.array(met.amounts)).reshape(len(met.viewpoints), len(met.aspects))
+    size[~np.isfinite(size)] = 0
+    largest = float(size.max(initial=0))
     if largest < 0.5 * 10.0 ** -digits_of(explanation):
         return None
-    seen = OF_LARGEST * largest
-    rows = _largest([[abs(one) for one in row] for row in met.amounts], seen)
-    columns = _largest([[abs(row[place]) for row in met.amounts] for place in range(len(met.aspects))], seen)
+    rows, columns = (_largest(size.max(axis).tolist(), OF_LARGEST * largest) for axis in (1, 0))
     return Meetings(
         tuple(met.viewpoints[row] for row in rows),
         tuple(met.aspects[column] for column in columns),
@@ -115,8 +117,7 @@ def largest_meetings(explanation: Explanation) -> Meetings | None:
     )
 
 
-def _largest(lines: Sequence[Sequence[float]], seen: float) -> list[int]:
-    """The lines of a grid that hold the largest amounts, in their own order; those of small ones are left out."""
-    size = [max((one for one in line if math.isfinite(one)), default=0.0) for line in lines]
-    best = sorted((place for place, most in enumerate(size) if most >= seen), key=lambda place: -size[place])
+def _largest(size: Sequence[float], least: float) -> list[int]:
+    """The lines of a grid with the largest amounts, in their own order; those whose largest is small are left out."""
+    best = sorted((place for place, most in enumerate(size) if most >= least), key=lambda place: -size[place])
     return sorted(best[:SIDE])
