@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import tomllib
 import warnings
 from pathlib import Path
@@ -700,6 +701,27 @@ def test_threads_wait_shortly_unless_the_user_says_how(given, spins):
     command = [sys.executable, "-c", words]
     found = subprocess.run(command, env={**kept, **given}, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == str(spins)
+
+
+@pytest.mark.parametrize(("command", "code"), [("models", 0), ("explain", 2), ("predict nothing pairs.csv", 1)])
+def test_a_command_leaves_with_its_code_after_what_others_left_for_the_end(command, code, tmp_path):
+    """Whatever is registered meanwhile is done, and threads are waited for; only objects are not given back."""
+    words = """
+        import atexit, sys, threading
+        from carp.cli import entry
+        plain = entry._run
+        def run(arguments):
+            atexit.register(print, "said at the end", end="")
+            threading.Thread(target=lambda: print("a thread has ended")).start()
+            return plain(arguments)
+        entry._run = run
+        sys.exit(entry.main())
+    """
+    asked = [sys.executable, "-c", textwrap.dedent(words), *command.split()]
+    found = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == code
+    assert "a thread has ended" in found.stdout
+    assert found.stdout.endswith("said at the end")
 
 
 def test_the_most_accurate_model_is_what_train_fits(run, corpus, tmp_path):

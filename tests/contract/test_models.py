@@ -262,7 +262,9 @@ def test_a_saved_model_predicts_the_same_bits(made_up, name, tmp_path):
 
 def test_a_model_saved_again_is_the_same_folder(made_up, name, tmp_path):
     made_up.of(name).save(tmp_path / "one")
+    chance = torch.get_rng_state()
     carp.load(tmp_path / "one", device="cpu").save(tmp_path / "two")
+    assert torch.equal(torch.get_rng_state(), chance), "a model that is read draws nothing by chance"
     files = sorted(file.name for file in (tmp_path / "one").iterdir())
     assert files == sorted(file.name for file in (tmp_path / "two").iterdir())
     for file in files:

@@ -37,7 +37,7 @@ from carp.errors import CarpError, CarpWarning, UsageError, telling_of_options
 COMPANY_LOST = 75  # another process of a training ended
 NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc")
 INTERRUPTED = 130  # what typer makes of Ctrl-C
-NEW_BEFORE_A_LOOK = 100_000  # objects after which Python looks for garbage; its own 700 are soon made by imports
+NEW_BEFORE_A_LOOK = 400_000  # objects after which Python looks for garbage; importing torch makes 260,000 that stay
 COMMANDS = (
     prepare_command.prepare,
     train_command.train,
@@ -112,17 +112,33 @@ def run_command(arguments: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. No exception escapes."""
-    if arguments is None:  # this process is the command
-        seldom_look_for_garbage()
+    ending = begin_process() if arguments is None else Ending()
     with telling_of_options():
-        return _run(arguments)
+        ending.code = _run(arguments)
+    return ending.code
 
 
-def seldom_look_for_garbage() -> None:
-    """Importing torch makes hundreds of thousands of objects that stay: looking through them again and again, and once
-    more at the end, took half a second of each command that needs it. What is left goes with the process."""
+def begin_process() -> Ending:
+    """What saves time where this process is the command, and nothing else is to come after it."""
+    ending = Ending()
     gc.set_threshold(NEW_BEFORE_A_LOOK)
-    atexit.register(gc.freeze)
+    atexit.register(ending.leave)  # before anybody else does, so that it is the last to be called
+    return ending
+
+
+class Ending:
+    """How a command leaves. Importing torch makes hundreds of thousands of objects, and Python would take a tenth of a
+    second to give each of them back: they go with the process."""
+
+    code: int | None = None  # not known where something ended the command before it had one
+
+    def leave(self) -> None:
+        if self.code is None:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self.code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -13,6 +13,7 @@ from carp.models.batch import Pairs, TrainingData
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents
 from carp.models.review_sets import ReviewPartners
+from carp.persist.bounded_making import Undrawn
 from carp.reviews.documents import Documents
 from carp.reviews.split_parts import TRAIN
 from carp.settings import sort_settings
@@ -32,7 +33,8 @@ def revised_model(before: FittedModel, revision: RevisedCorpus, *, refit: bool) 
 
 def _carried_model(before: FittedModel, revision: RevisedCorpus) -> FittedModel:
     corpus, old = revision.corpus, before.model
-    model = type(old)(old.config, corpus.sizes).to(before.device)
+    with Undrawn():
+        model = type(old)(old.config, corpus.sizes).to(before.device)
     rows = rows_of_tables(type(old), old.config, old.sizes)
     state = carried_over(old.state_dict(), empty_like(model), rows, revision.old)
     if old.takes_in:
