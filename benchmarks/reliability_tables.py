@@ -99,8 +99,9 @@ def service_table(lines: list[Line]) -> str:
         if "of_cores" in line:
             machine = f"{line['cores']} of {line['of_cores']} cores, for itself"
         whole = line["reached"] and _whole(line["part"], line["figures"])
-        rows.append([wanted, told(line["figures"]), machine, _yes(whole), f"`{line['part']}`"])
-    return _table(["wanted", "measured", "machine", "reached", "part"], rows)
+        model = f"`{line['model']}`" if "model" in line else "not kept"
+        rows.append([wanted, model, told(line["figures"]), machine, _yes(whole), f"`{line['part']}`"])
+    return _table(["wanted", "model", "measured", "machine", "reached", "part"], rows)
 
 
 def not_run(files: list[Line], served: list[Line]) -> str:
@@ -134,7 +135,7 @@ def _read(path: Path) -> list[Line]:
 
 def tables_of(results: Path) -> Tables:
     files = _read(results / FILES)
-    served = sorted(_read(results / SERVICE), key=lambda line: [*SAID].index(line["part"]))
+    served = sorted(_read(results / SERVICE), key=lambda line: ([*SAID].index(line["part"]), line.get("model", "")))
     return {"not-run": not_run(files, served), "files": files_table(files), "service": service_table(served)}
 
 

@@ -11,11 +11,15 @@ from typing import Any
 
 
 def put_line(out: Path, line: dict[str, Any]) -> None:
-    """Write a part's line in the place of its last one."""
+    """Write a part's line in the place of its last one of the same model."""
     before = out.read_text("utf-8").splitlines() if out.exists() else []
-    kept = [old for old in before if json.loads(old)["part"] != line["part"]]
+    kept = [old for old in before if _measured(json.loads(old)) != _measured(line)]
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("\n".join([*kept, json.dumps(line)]) + "\n", encoding="utf-8")
+
+
+def _measured(line: dict[str, Any]) -> tuple[str, str | None]:
+    return line["part"], line.get("model")
 
 
 def tell_report(report: dict[str, Any]) -> int:
