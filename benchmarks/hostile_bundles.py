@@ -108,6 +108,20 @@ def edit_arrays(files: Files, folder: Path, rng: random.Random) -> None:
     save_arrays(folder / name, arrays)
 
 
+def edit_texts(files: Files, folder: Path, rng: random.Random) -> None:
+    """Other texts of the same lengths, so that words no longer stand where they stood."""
+    arrays = load_arrays(folder / "records.safetensors")
+    texts, offsets = arrays["texts_bytes"].copy(), arrays["texts_offsets"]
+    filling = rng.choice([b"\n", b" ", b".", b"x", b". ", b"\n\n ! ", b"Good. ", "ä".encode(), b"\xe2\x80\x83"])
+    first = rng.choice([0, rng.randrange(len(offsets) - 1)])
+    last = rng.choice([len(offsets) - 1, min(first + rng.choice([1, 5, 50]), len(offsets) - 1)])
+    for begin, end in zip(offsets[first:last].tolist(), offsets[first + 1 : last + 1].tolist(), strict=True):
+        begin += rng.choice([0, 0, (end - begin) // 2])
+        whole, rest = divmod(end - begin, len(filling))
+        texts[begin:end] = np.frombuffer(filling * whole + b" " * rest, np.uint8)
+    save_arrays(folder / "records.safetensors", {**arrays, "texts_bytes": texts})
+
+
 def edit_json(files: Files, folder: Path, rng: random.Random) -> None:
     name = rng.choice(["model.json", "model.json", "tokeniser.json"])
     value = json.loads(files[name])
@@ -152,7 +166,7 @@ def hostile(files: Files, folder: Path, seed: int) -> str:
     rng = random.Random(seed)
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    edit = rng.choices([edit_arrays, edit_json, edit_headers], [7, 2, 1])[0]
+    edit = rng.choices([edit_arrays, edit_texts, edit_json, edit_headers], [6, 2, 2, 1])[0]
     edit(files, folder, rng)
     seal(folder, "model")
     return edit.__name__
@@ -173,7 +187,11 @@ def use(folder: Path) -> str:
         ratings = list(model.predict([(user, item), (known.users[0], known.items[-1 % len(known.items)]), ("?", "?")]))
         assert all(np.isfinite(ratings)), f"ratings that are none: {ratings}"
         model.recommend(user, 3)
-        model.explain(user, item).as_dict() if model.model.explained_by else None
+        if model.model.explained_by:
+            model.explain(user, item).as_dict()
+            model.summary(user, item)
+            model.profile(user=user), model.profile(item=item)
+            model.aspects(pairs=3)
         model.similar(item, 2)
         model.predict_for(str(known.texts[0]) + " " + known.vocabulary.words[0], [item]) if model.model.separates else 0
         model.evaluate()

@@ -147,6 +147,16 @@ def test_prepare_tells_what_was_read_dropped_and_kept(run, reviews, tmp_path):
     assert "train" in found.err
 
 
+def test_prepare_says_how_many_rejected_lines_are_listed(run, reviews, tmp_path, monkeypatch):
+    monkeypatch.setattr("carp.reviews.sources.ledger.KEPT_REJECTIONS", 3)
+    spoiled = tmp_path / "spoiled.jsonl"
+    spoiled.write_text(reviews.read_text() + "no json\n" * 5)
+    found = run("prepare", spoiled, "--out", tmp_path / "corpus")
+    assert f"listed in {tmp_path / 'corpus' / 'rejects.jsonl'} (the first 3 of 5)." in found.out
+    totals, *rest = (tmp_path / "corpus" / "rejects.jsonl").read_text().splitlines()
+    assert (json.loads(totals)["listed"], len(rest)) == (3, 3)
+
+
 def test_prepare_gives_one_json_document(run, reviews, tmp_path):
     document = json.loads(run("prepare", reviews, "--out", tmp_path / "corpus", "--json").out)
     assert document["statistics"]["users"] == 30

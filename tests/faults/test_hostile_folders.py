@@ -17,6 +17,8 @@ import carp
 import hostile_bundles
 import mixed_loads
 from carp.errors import CarpError, DamagedError, StorageError
+from carp.reviews.readable import WrittenReview
+from carp.serve.answer_service import AnswerService
 from carp.storage import (
     MANIFEST,
     block_sums,
@@ -138,6 +140,36 @@ def test_a_review_that_did_not_train_is_in_no_document(model):
     seal(model, "model")
     with pytest.raises(DamagedError, match="names reviews that did not train"):
         carp.load(model, device="cpu")
+
+
+STANDING_ELSEWHERE = {"blank lines": b"\n", "spaces": b" ", "one letter and spaces": b"x" + b" " * 400}
+
+
+@pytest.mark.parametrize("filling", STANDING_ELSEWHERE.values(), ids=STANDING_ELSEWHERE)
+def test_texts_in_whose_sentences_the_words_do_not_stand_are_refused_when_they_are_read(model, filling):
+    arrays = {name: array.copy() for name, array in load_arrays(model / RECORDS).items()}
+    arrays["texts_bytes"][:] = np.resize(np.frombuffer(filling, np.uint8), len(arrays["texts_bytes"]))
+    save_arrays(model / RECORDS, arrays)
+    seal(model, "model")
+    found = carp.load(model, device="cpu")
+    user, item = found.fitted_corpus.users[0], found.fitted_corpus.items[0]
+    askings = [
+        lambda: found.explain(user, item),
+        lambda: found.profile(item=item),
+        lambda: AnswerService(found).overview(None, None),
+    ]
+    for asking in askings:
+        with pytest.raises(DamagedError, match="do not stand in the sentences of its texts"):
+            asking()
+
+
+def test_words_are_found_in_the_sentences_they_stand_in():
+    written = WrittenReview(" One two.  Three four. ", None, None, None)
+    assert written.sentences_at(np.array([1, 5, 11, 17])).tolist() == [0, 0, 1, 1]
+    assert written.sentences_at(np.array([], np.int64)).tolist() == []
+    for outside in (0, 9, 10, 22, 99):
+        with pytest.raises(DamagedError):
+            written.sentences_at(np.array([5, outside]))
 
 
 def test_a_string_cut_inside_a_character_is_refused(model):

@@ -7,12 +7,15 @@ import io
 import json
 import random
 import sys
+import tracemalloc
 import zipfile
+from itertools import chain, repeat
 
 import fsspec
 import openpyxl
 import polars
 import pytest
+import zstandard
 
 from carp.errors import InputError, UsageError
 from carp.reviews.corpora.corpus import build_corpus
@@ -113,6 +116,107 @@ def test_arrays_spoiled_at_random_end_with_every_piece_accepted_or_rejected(tmp_
         ledger = read_reviews(tmp_path / "r").ledger
         assert ledger.read == ledger.accepted + ledger.rejected
         assert 20 <= ledger.accepted <= 30
+
+
+ELEMENTS = [
+    7,
+    123456,
+    -0.5,
+    None,
+    True,
+    "",
+    "a, [b] {c}",
+    'said "no" \\ and left',
+    "x" * 90,
+    "Grüße, " * 20,
+    [],
+    [1, 2],
+    [[[]]],
+    [{}],
+    [[1], "]", {"a": ["}"]}] * 9,
+    {},
+    {"user": "ann", "text": "[so], {what}?"},
+    {"deep": [[["x, {" * 20]]], "end": '\\"'},
+]
+
+
+def cut_into_lines(monkeypatch, content, size):
+    pieces = [content[at : at + size] for at in range(0, len(content), size)]
+    monkeypatch.setattr(json_values, "unpacked", lambda *given: iter(pieces))
+    return list(json_values.json_lines_of("file", [b"["]))
+
+
+def test_every_element_of_an_array_is_one_line_wherever_the_pieces_of_a_file_end(monkeypatch):
+    monkeypatch.setattr(json_values, "MAX_LINE", 60)
+    for seed in range(200):
+        chance = random.Random(seed)
+        elements = chance.choices(ELEMENTS, k=chance.randrange(8))
+        texts = [json.dumps(one, ensure_ascii=chance.random() < 0.5) for one in elements]
+        between = chance.choice([",", ", ", " ,\n"])
+        content = f"[{between.join(texts)}]".encode()
+        lines = [line for _, line in cut_into_lines(monkeypatch, content, chance.randrange(1, 50))]
+        assert lines == [one.encode() if len(one.encode()) <= 60 else None for one in texts], seed
+
+
+def test_numbers_of_any_length_and_elements_of_any_depth_are_refused_alone(tmp_path):
+    good = json.dumps(ROWS[0])
+    strange = ["1" * 5_000, "[" * 20_000 + "]" * 20_000, '{"a":' * 20_000 + "1" + "}" * 20_000, "[1, 2]"]
+    (tmp_path / "r").write_text(f"[{good},{f',{good},'.join(strange)},{good}]")
+    ledger = read_reviews(tmp_path / "r").ledger
+    assert (ledger.accepted, ledger.rejected) == (5, 4)
+    assert {one.line for one in ledger.rejections} == {1}
+
+
+def test_a_string_that_is_never_closed_costs_no_more_than_its_line(monkeypatch):
+    monkeypatch.setattr(json_values, "MAX_LINE", 60)
+    good = b'{"user": 1}'
+    content = b"[\n" + good + b',\n{"user": "' + b"x" * 100 + b"},\n" + good + b",\n" + good + b"\n]"
+    for size in (10, 70, 1000):
+        lines = cut_into_lines(monkeypatch, content, size)
+        assert lines == [(2, good), (3, None), (4, good), (5, good)], size
+
+
+@pytest.mark.parametrize(
+    ("first", "pack"),
+    [(ROWS[0], bytes), (5, zstandard.compress), ("x" * (5 << 20), bytes), ("x" * (5 << 20), gzip.compress)],
+    ids=["a review", "a number, packed", "a long string", "a long string, packed"],
+)
+def test_an_array_in_one_line_may_be_longer_than_any_line(tmp_path, first, pack):
+    long = {**ROWS[1], "text": "".join(random.Random(1).choices("abcdefghij ", k=5 << 20))}
+    rows = [first, *ROWS, long, *[{**ROWS[2], "text": f"{'Text ' * 30}{number}."} for number in range(2_000)]]
+    (tmp_path / "r").write_bytes(pack(json.dumps(rows, separators=(",", ":")).encode()))
+    reviews = read_reviews(tmp_path / "r")
+    refused = 1 + (first is not ROWS[0])
+    assert (reviews.ledger.read, reviews.ledger.rejected) == (len(rows), refused)
+    assert reviews.texts[-1].endswith("1999.")
+
+
+def test_an_array_that_never_ends_is_cut_in_bounded_memory(monkeypatch):
+    """Of an element that goes on and on, no more is kept than a line may have."""
+    monkeypatch.setattr(json_values, "MAX_LINE", 1 << 20)
+    endless = chain([b'[{"a":1},"'], repeat(b"x" * (256 << 10), 200), [b'",{"b":2}]'])
+    monkeypatch.setattr(json_values, "unpacked", lambda *given: endless)
+    tracemalloc.start()
+    lines = [line for _, line in json_values.json_lines_of("file", [b"["])]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert lines == [b'{"a":1}', None, b'{"b":2}']
+    assert most < 10 << 20
+
+
+def test_long_arrays_of_pairs_and_of_items_are_read_too(tmp_path):
+    pairs = [{"user": f"user-{number}", "item": "lamp" * 200} for number in range(6_000)]
+    (tmp_path / "pairs").write_text(json.dumps(pairs))
+    assert len(read_pairs(tmp_path / "pairs").pairs) == len(pairs)
+    items = [{"item": f"item-{number}", "title": "lamp " * 150} for number in range(6_000)]
+    (tmp_path / "items").write_text(json.dumps(items))
+    assert read_items(tmp_path / "items").ledger.accepted == len(items)
+
+
+def test_a_file_of_one_long_line_that_is_no_array_is_named_as_such(tmp_path):
+    (tmp_path / "r").write_text(json.dumps({"reviews": "x" * (5 << 20)}))
+    with pytest.raises(InputError, match="lines are blank, or longer than 4 MiB"):
+        read_reviews(tmp_path / "r")
 
 
 # ---- archives, workbooks, folders, patterns, standard input

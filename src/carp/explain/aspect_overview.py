@@ -90,8 +90,7 @@ def _look(guide: ReadingGuide, corpus: FittedCorpus) -> _Looked:
     for record in records.tolist():
         source = corpus.source(record)
         words, starts, _ = corpus.vocabulary.encode(source.text)
-        begins = [begin for begin, _ in source.sentences]
-        place = np.maximum(np.searchsorted(begins, starts, side="right") - 1, 0)
+        place = source.sentences_at(np.asarray(starts, np.int64))
         tones, of_rating = guide.tones(source, record), guide.of_rating(float(corpus.rating[record]))
         for number in np.unique(place).tolist():
             shares = guide.aspects.membership[np.asarray(words)[place == number]]

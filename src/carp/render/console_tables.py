@@ -105,12 +105,18 @@ def corpus_text(
     known += [("language", language_names(facts["languages"])), ("rating rule", facts["scale"]), ("dropped", lost)]
     known += [("copies", told)] if (told := copies_text(facts["copies"])) else []
     rules = facts_table([*known, *([("titles", titles_text(facts["titles"]))] if "titles" in facts else [])])
-    listed = [str(folder / "rejects.jsonl")] if ledger.rejected else []
-    listed += [str(folder / "rejects-items.jsonl")] if items and items.rejected else []
+    listed = [_listed_in(folder / "rejects.jsonl", ledger)] if ledger.rejected else []
+    listed += [_listed_in(folder / "rejects-items.jsonl", items)] if items and items.rejected else []
     rejects = f"; rejected records are listed in {' and '.join(listed)}" if listed else ""
     end = f"The corpus is in {folder}, {readable_size(size)}{rejects}."
     about_items = [items_text(facts["items"], items, int(statistics["items"]))] if items else []
     return "\n\n".join([ledger.summary(), rules, *about_items, statistics_table(statistics), end])
+
+
+def _listed_in(file: Path, ledger: Ledger) -> str:
+    """The file that lists rejected records, and how many of them if it does not list all."""
+    listed = len(ledger.rejections)
+    return str(file) if listed == ledger.rejected else f"{file} (the first {listed:,} of {ledger.rejected:,})"
 
 
 def columns_text(columns: dict[str, str]) -> str:

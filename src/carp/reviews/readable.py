@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from carp.errors import DamagedError
 from carp.reviews.text.sentences import sentences as sentence_spans
 
 
@@ -24,6 +26,20 @@ class WrittenReview:
     @cached_property
     def sentences(self) -> list[tuple[int, int]]:
         return sentence_spans(self.text)
+
+    def sentences_at(self, starts: NDArray[np.signedinteger[Any]]) -> NDArray[np.int64]:
+        """The number of the sentence in which each of these characters stands, of words of this review.
+
+        Saved words and a saved text may be of different reviews, if somebody has edited them.
+        """
+        begins, ends = np.array(self.sentences, np.int64).reshape(-1, 2).T
+        places = np.searchsorted(begins, starts, side="right") - 1
+        if len(starts) and (places.min() < 0 or (starts >= ends[places]).any()):
+            raise DamagedError(
+                "the words of a document do not stand in the sentences of its texts",
+                fix="train the model again, or restore it from a copy",
+            )
+        return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +58,7 @@ class ReadableDocument:
         places = np.zeros(len(self.words), dtype=np.int64)
         for review in np.unique(self.review).tolist():
             there = self.review == review
-            begins = [span[0] for span in self.sources[review].sentences]
-            places[there] = np.maximum(np.searchsorted(begins, self.starts[there], side="right") - 1, 0)
+            places[there] = self.sources[review].sentences_at(self.starts[there])
         return list(zip(self.review.tolist(), places.tolist(), strict=True))
 
     @cached_property

@@ -65,8 +65,7 @@ class SentenceReader:
         documents = self.corpus.item_documents
         own = self._order[slice(*np.searchsorted(self._reviews, [record, record + 1]))]
         number, starts = documents.words[own], documents.characters[own, 0]
-        begins = [begin for begin, _ in source.sentences]
-        place = np.maximum(np.searchsorted(begins, starts, side="right") - 1, 0).astype(np.int64)
+        place = source.sentences_at(starts)
         count = len(source.sentences)
         aspects = self.guide.aspects
         aspect = aspects.of_sentences(number, place, count)

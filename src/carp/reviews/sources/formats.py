@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +21,7 @@ from carp.reviews.sources.databases import SqlQuery, read_sql
 from carp.reviews.sources.frames import BATCH_ROWS, read_pandas, read_parquet, read_polars
 from carp.reviews.sources.gathering import gather
 from carp.reviews.sources.json_lines import JsonLines
-from carp.reviews.sources.json_values import is_spread, json_lines_of
+from carp.reviews.sources.json_values import first_values, is_spread, json_lines_of
 from carp.reviews.sources.ledger import Check, Ledger, Record, Rejection, Review, Reviews
 from carp.reviews.sources.line_reading import MAX_BYTES, CsvRow, head_lines, read_lines, read_rows, read_stretches
 from carp.reviews.sources.recognition import (
@@ -189,7 +189,7 @@ def _json(
 ) -> OpenSource:
     spread = is_spread(head)
     if spread:
-        head = [line for _, line in islice(json_lines_of(file, head, max_bytes=asked.max_bytes), 200) if line]
+        head = first_values(file, max_bytes=asked.max_bytes)
         format = recognise(head, str(file)) if asked.format == "auto" and not asked.columns and head else format
     fields = JSON_NAMES.get(format)
     if fields is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from carp.errors import InputError, UsageError, nearest
 from carp.reviews.sources.frames import packed_size, pandas_column, polars_rows, scan_parquet, table_errors
 from carp.reviews.sources.item_fields import ItemCheck, ItemRecord, python_literal
 from carp.reviews.sources.item_records import ItemText
-from carp.reviews.sources.json_values import is_spread, json_lines_of
+from carp.reviews.sources.json_values import first_values, is_spread, json_lines_of
 from carp.reviews.sources.ledger import Ledger, Rejection
 from carp.reviews.sources.line_reading import (
     LINE_TOO_LONG,
@@ -196,7 +195,7 @@ def _open(
     refuse_strange(head[0], str(place))
     if head[0].lstrip().startswith((b"{", b"[")):
         if is_spread(head):
-            head = [b"[", *(line for _, line in islice(json_lines_of(place, head), 200) if line)]
+            head = [b"[", *first_values(place, max_bytes=max_bytes)]
         lines = json_lines_of(place, head, max_bytes=max_bytes, progress=progress)
         return _json(lines, head, str(place), columns)
     lines = read_lines(place, max_bytes=max_bytes, progress=progress)

@@ -25,7 +25,7 @@ from carp.reviews.sources.ratings import read_rating
 from carp.reviews.split_parts import PARTS, SPLIT_NAMES
 from carp.storage import write_bytes
 
-KEPT_REJECTIONS = 100_000
+KEPT_REJECTIONS = 100_000  # the list of what a file of tiny lines holds must not be many times as large as the file
 MAX_TEXT = 200_000
 MAX_ID = 1_000
 MAX_TITLE = 1_000

@@ -18,6 +18,7 @@ MAX_LINE = 4 << 20
 MAX_ROW = 1 << 20  # characters in a CSV row; a longer row has an unclosed quote
 STRETCH = 4 << 20  # bytes of lines that are worth sending to another process
 RESYNCHRONISATIONS = 20
+HEAD_LINES, HEAD_SIZE = 200, 1 << 20  # what is looked at to recognise a file
 
 LINE_TOO_LONG = "line is longer than 4 MiB"
 NOT_UTF8 = "not UTF-8"
@@ -135,16 +136,34 @@ def read_stretches(path: Place, *, max_bytes: int = MAX_BYTES, progress: OnProgr
         yield collector.stretch()
 
 
-def head_lines(path: Place, *, lines: int = 200, size: int = 1 << 20, max_bytes: int = MAX_BYTES) -> list[bytes]:
-    """The first lines that are not blank, to recognise the format. Lines that are too long are left out."""
+def head_lines(path: Place, *, max_bytes: int = MAX_BYTES) -> list[bytes]:
+    """The first lines that are not blank, to recognise the format.
+
+    Lines that are too long are left out. Only of an array in one line the beginning is taken.
+    """
     head: list[bytes] = []
+    size = HEAD_SIZE
     for _, line in read_lines(path, max_bytes=max_bytes):
+        if line is None and not head:
+            head = _begun_array(path, max_bytes)
+            if head:
+                break
         if line and not line.isspace():
             head.append(line)
             size -= len(line)
-        if len(head) >= lines or size <= 0:
+        if len(head) >= HEAD_LINES or size <= 0:
             break
     return head
+
+
+def _begun_array(path: Place, max_bytes: int) -> list[bytes]:
+    """The beginning of a file that is one array, or nothing."""
+    with reading_faults(path, lambda: 0):
+        for number, piece in enumerate(unpacked(path, max_bytes, None)):
+            begun = (piece if number else piece.removeprefix(BYTE_ORDER_MARK)).lstrip()
+            if begun:
+                return [begun[:HEAD_SIZE]] if begun.startswith(b"[") else []
+    return []
 
 
 class CsvRow(NamedTuple):

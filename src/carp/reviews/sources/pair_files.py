@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import msgspec
 from carp.errors import InputError, UsageError, nearest
 from carp.reviews.sources.encodings import check_encoding
 from carp.reviews.sources.frames import polars_rows, scan_parquet, table_errors
-from carp.reviews.sources.json_values import is_spread, json_lines_of
+from carp.reviews.sources.json_values import first_values, is_spread, json_lines_of
 from carp.reviews.sources.ledger import Unusable, identifier, shown_value
 from carp.reviews.sources.line_reading import MAX_BYTES, CsvRow, head_lines, line_fault, read_lines, read_rows
 from carp.reviews.sources.recognition import (
@@ -157,7 +157,7 @@ def _sheet(rows: Iterator[CsvRow]) -> _Table:
 
 def _objects(file: SourceFile, head: list[bytes]) -> _Table:
     if is_spread(head):
-        head = [b"[", *(line for _, line in islice(json_lines_of(file, head), 200) if line)]
+        head = [b"[", *first_values(file)]
     names = keys_of(head)
     return _Table(names, _object_rows(json_lines_of(file, head), names))
 

@@ -151,7 +151,11 @@ def detect_format(path: PathLike) -> str:
 
 def recognise(head: Sequence[bytes], where: str) -> str:
     if not head:
-        raise InputError("the file has no content", where=where, fix="give a file with reviews")
+        raise InputError(
+            "the file has no content that can be used: its lines are blank, or longer than 4 MiB",
+            where=where,
+            fix="give a file with one review a line, or with an array of reviews",
+        )
     refuse_strange(head[0], where)
     if head[0].lstrip().startswith((b"[", b"{")):
         return _recognise_json(head)
