@@ -4,106 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
-import itertools
 import json
 import socket
 
 import pytest
 
-from carp.serve import http_connection
+from carp.serve import http_connection, request_reading
 from carp.serve.front_door import (
     ACCEPTED_AT_ONCE,
     BEGUN_AT_ONCE,
     BEGUN_IN_A_CROWD,
     SENT_AWAY_AT_ONCE,
-    FrontDoor,
     refuse_new,
 )
-from carp.serve.log_lines import LogLines
-
-REQUEST = b"GET /some?n=%d HTTP/1.1\r\nHost: localhost\r\n\r\n"
-
-
-class SmallApp:
-    """Answers with what it was asked; whoever asks for /wait is answered when the test says so."""
-
-    def __init__(self):
-        self.go_on = asyncio.Event()
-        self.begun = 0
-        self.begun_before_health = None
-        self.left = 0
-
-    async def __call__(self, scope, receive, send):
-        body = (await receive())["body"]
-        self.begun += 1
-        if scope["path"] == "/health":
-            self.begun_before_health = self.begun - 1
-        if scope["path"] == "/wait":
-            try:
-                await self.go_on.wait()
-            except asyncio.CancelledError:
-                self.left += 1
-                raise
-        if scope["path"] == "/fail":
-            raise RuntimeError("an app that fails")
-        said = json.dumps([scope["method"], scope["path"], scope["query_string"].decode(), len(body)]).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
-        await send({"type": "http.response.body", "body": said})
-
-
-class Opened:
-    """A door on a free port of this machine."""
-
-    def __init__(self, most=100):
-        self.app = SmallApp()
-        self.said = io.StringIO()
-        self.log = LogLines(self.said)
-        self.door = FrontDoor(self.app, self.log, most=most)
-        self.listening = socket.create_server(("127.0.0.1", 0), backlog=500)
-        self.listening.setblocking(False)
-        self.port = self.listening.getsockname()[1]
-        self.door.listen(self.listening)
-
-    async def connect(self, sent=b""):
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(sent)
-        return reader, writer
-
-    async def asked(self, sent):
-        """All that comes back until the service closes."""
-        reader, writer = await self.connect(sent)
-        received = await reader.read()
-        writer.close()
-        return received
-
-    def logged(self):
-        self.log.close()
-        return [json.loads(line) for line in self.said.getvalue().splitlines()]
-
-
-def with_door(test, **options):
-    async def everything():
-        opened = Opened(**options)
-        try:
-            return await test(opened)
-        finally:
-            opened.app.go_on.set()
-            await opened.door.close(patience=0)
-
-    return asyncio.run(everything())
-
-
-async def until(condition):
-    """Let the loop run until something is so; what never is fails by the test's own end."""
-    while not condition():
-        await asyncio.sleep(0.001)
-
-
-async def answer_of(reader):
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-    return head, await reader.readexactly(length)
+from carp.serve.request_reading import RequestReader
+from opened_door import REQUEST, answer_of, asking_at_once, most_in_a_round, until, waiting, with_door
 
 
 @pytest.mark.parametrize(
@@ -150,12 +65,10 @@ def test_a_long_header_is_not_kept_while_it_grows(monkeypatch):
             assert b" 431 " in await reader.read()
         writer.close()
 
-    original = http_connection.HttpConnection.on_header
-    monkeypatch.setattr(
-        http_connection.HttpConnection, "on_header", lambda self, n, v: (fed.append(len(v)), original(self, n, v))
-    )
+    original = RequestReader.read
+    monkeypatch.setattr(RequestReader, "read", lambda self, piece: fed.append(len(piece)) or original(self, piece))
     with_door(test)
-    assert sum(fed) <= http_connection.LARGEST_HEAD
+    assert sum(fed) <= request_reading.LARGEST_HEAD
 
 
 @pytest.mark.parametrize(
@@ -257,17 +170,10 @@ def test_an_offer_to_change_the_protocol_is_not_taken():
 
 def test_an_app_that_fails_costs_its_own_connection_alone():
     async def test(opened):
-        assert await opened.asked(b"GET /fail HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+        assert (await opened.asked(b"GET /fail HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 500 ")
         return await opened.asked(b"GET /some HTTP/1.0\r\nHost: x\r\n\r\n")
 
     assert with_door(test).startswith(b"HTTP/1.1 200 ")
-
-
-async def waiting(opened, number):
-    """Clients whose requests have begun and do not end."""
-    clients = [await opened.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(number)]
-    await until(lambda: opened.app.begun == number)
-    return clients
 
 
 def test_who_leaves_is_not_worked_for_any_longer():
@@ -279,16 +185,6 @@ def test_who_leaves_is_not_worked_for_any_longer():
         assert not opened.door.connections
 
     with_door(test)
-
-
-@contextlib.contextmanager
-def asking_at_once(opened, requests):
-    """All have connected and asked before the door looks up once."""
-    with contextlib.ExitStack() as stack:
-        for request in requests:
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", opened.port)))
-            one.sendall(request)
-        yield
 
 
 def test_a_probe_behind_a_crowd_is_taken_before_the_crowd_is_answered():
@@ -319,26 +215,12 @@ def test_many_whose_time_is_over_are_sent_away_a_few_at_a_time(monkeypatch):
     refused = []
 
     async def test(opened):
-        opened.door.count_refusal = refused.append
+        opened.door.count_refusal = lambda status, seconds: refused.append(status)
         begun = [b"GET / HTTP/1.1\r\nX: "] * (3 * SENT_AWAY_AT_ONCE)
         return await most_in_a_round(opened, begun, lambda: len(refused))
 
     assert with_door(test, most=500) <= SENT_AWAY_AT_ONCE
     assert set(refused) == {408}
-
-
-async def most_in_a_round(opened, requests, count):
-    """Requests that come at once, until all are counted: how many were at most in one round of the event loop."""
-    loop, counts = asyncio.get_running_loop(), [count()]
-
-    def look():
-        counts.append(count())
-        loop.call_soon(look)
-
-    loop.call_soon(look)
-    with asking_at_once(opened, requests):
-        await until(lambda: counts[-1] == len(requests))
-    return max(after - before for before, after in itertools.pairwise(counts))
 
 
 def test_where_all_places_are_taken_the_longest_quiet_one_goes():
@@ -359,7 +241,7 @@ def test_where_all_places_are_taken_the_longest_quiet_one_goes():
 def test_where_all_places_are_being_answered_the_next_one_is_told_so():
     async def test(opened):
         busy = await waiting(opened, 5)
-        received = await opened.asked(b"")
+        received = await opened.asked(REQUEST % 1)
         assert received.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 1" in received
         opened.app.go_on.set()
@@ -431,7 +313,7 @@ def test_a_listening_socket_can_refuse_the_new_and_keep_those_who_wait():
 
 
 def test_bodies_of_all_connections_together_have_a_limit_too(monkeypatch):
-    monkeypatch.setattr(http_connection, "MOST_HELD", 250_000)
+    monkeypatch.setattr(request_reading, "MOST_HELD", 250_000)
     half = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + b"a" * 100_000
 
     async def test(opened):

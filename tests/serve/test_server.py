@@ -423,6 +423,21 @@ def test_the_description_is_made_before_anybody_can_ask_for_it(monkeypatch):
     assert len(described) == 1
 
 
+def test_signals_are_heard_before_anybody_can_connect(monkeypatch):
+    """Else who connects in the first moment is cut off where the service is told to stop or to load again."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before, heard = [signal.getsignal(number) for number in numbers], []
+
+    def listen_nowhere(*_):
+        heard.extend(signal.getsignal(number) for number in numbers)
+        raise CarpError("there is no port")
+
+    monkeypatch.setattr(server, "listen", listen_nowhere)
+    with pytest.raises(CarpError, match="there is no port"):
+        server.run_service(server.ServiceOptions(Path("model")), ("127.0.0.1", 0), say=print, log=LogLines(None))
+    assert not set(heard) & {*before, signal.SIG_DFL, signal.default_int_handler}
+
+
 def test_a_stop_with_clients_at_work_loses_no_request_and_ends_cleanly(bundle, recommender):
     """Every client asks again and again until it can no longer connect; whoever could is answered.
 

@@ -60,12 +60,20 @@ def serve(
         typer.Option(
             envvar="CARP_RATE_LIMIT",
             min=0,
-            help="Requests a second from one address. 0: no limit. Default: 200, this machine spared.",
+            help="Requests a second from one client. 0: no limit. Default: 200, this machine spared.",
         ),
     ] = None,
     connections: Annotated[
         int, typer.Option(envvar="CARP_CONNECTIONS", min=8, help="Most connections at once.")
     ] = 1000,
+    client_connections: Annotated[
+        int | None,
+        typer.Option(
+            envvar="CARP_CLIENT_CONNECTIONS",
+            min=1,
+            help="Connections that one client keeps where all are taken and others come. Default: half of them.",
+        ),
+    ] = None,
     waiting: Annotated[
         int | None,
         typer.Option(envvar="CARP_WAITING", min=1, help="Most requests that wait. Default: 128 for each worker."),
@@ -120,6 +128,7 @@ def serve(
         rules=AccessRules.of(host, names, key),
         rate=rate_limit,
         connections=connections,
+        share=client_connections,
         waiting=waiting,
         pictures=picture_origins([*(pictures_from or []), *_listed("CARP_PICTURES_FROM")]),
     )
@@ -138,18 +147,13 @@ def _serve_here(
 ) -> None:
     """Listen, load the model in processes of this machine, and answer until told to stop."""
     from carp.serve.log_lines import LogLines, log_stream
-    from carp.serve.server import listen, run_service
+    from carp.serve.server import run_service
 
-    listening = listen(*address)
-    metrics = None if metrics_port is None else listen(address[0], metrics_port)
-    if metrics is not None:
-        say(f"Metrics at port {metrics.getsockname()[1]}.")
     if unguarded:
         say("Everybody who reaches this address can read all reviews: there is no key.")
-    say(f"Loading {options.model} ...")
     with log_stream(log) as stream:
         lines = LogLines(stream)
-        run_service(options, listening, metrics=metrics, say=say, log=lines)
+        run_service(options, address, metrics_port=metrics_port, say=say, log=lines)
         lines.close()
 
 

@@ -42,6 +42,23 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def client_of(address: str) -> str:
+    """What counts as one client: an address, or the network of 64 bits that an IPv6 address is of.
+
+    >>> client_of("1.2.3.4"), client_of("::ffff:1.2.3.4"), client_of("2001:db8:1:2:3::4")
+    ('1.2.3.4', '1.2.3.4', '2001:db8:1:2::/64')
+    """
+    if ":" not in address:
+        return address
+    try:
+        given = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    if given.ipv4_mapped is not None:
+        return str(given.ipv4_mapped)
+    return f"{ipaddress.IPv6Address(int(given) >> 64 << 64)}/64"
+
+
 def picture_origins(given: Iterable[str]) -> tuple[str, ...]:
     """Hosts from which the page may load pictures, as a browser writes them; what is none is refused.
 
@@ -174,7 +191,7 @@ def _given_key(headers: Headers) -> bytes | None:
 
 
 class RateLimit:
-    """So many requests a second for each address, and twice as many at once.
+    """So many requests a second for each client, and twice as many at once.
 
     >>> limit = RateLimit(2)
     >>> [limit.refusal("1.2.3.4", now=0.0) is None for _ in range(5)]
@@ -187,11 +204,12 @@ class RateLimit:
         self.a_second = a_second
         self.most = 2 * a_second
         self._spare_loopback = spare_loopback
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address → requests left, when
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # client → requests left, when
 
     def refusal(self, client: str, now: float | None = None) -> Problem | None:
         if not self.a_second or (self._spare_loopback and is_loopback(client)):
             return None
+        client = client_of(client)
         now = time.monotonic() if now is None else now
         left, before = self._left.pop(client, (self.most, now))
         left = min(self.most, left + (now - before) * self.a_second)

@@ -1,4 +1,4 @@
-"""The door: takes connections, up to a number; lets their requests begin in turn; closes without losing any."""
+"""The door: takes connections, up to a number; lets them read and begin in turn; closes without losing any."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ import socket
 import struct
 import sys
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
 
 from carp.serve.http_connection import HttpConnection
 from carp.serve.log_lines import LogLines
+from carp.serve.places import Places
 from carp.serve.problems import Problem
+from carp.serve.request_counts import OTHER
+from carp.serve.request_ids import request_id
+from carp.serve.request_reading import Asked
 
 MOST_CONNECTIONS = 1_000
+READ_AT_ONCE = 16_384  # bytes
+STEPS_OF_A_ROUND = 500  # of reading, in each round of the event loop: about a millisecond
 ACCEPTED_AT_ONCE = 32  # connections, before others have their turn
 BEGUN_AT_ONCE = 8  # requests
 BEGUN_IN_A_CROWD = 2  # requests, while more connections wait than are taken at once: the last of them may be a probe
@@ -36,20 +42,22 @@ SO_ATTACH_FILTER = 26
 class FrontDoor:
     """All connections of a service, on one event loop."""
 
-    def __init__(self, app: Any, log: LogLines, *, most: int = MOST_CONNECTIONS) -> None:
+    def __init__(self, app: Any, log: LogLines, *, most: int = MOST_CONNECTIONS, share: int | None = None) -> None:
         self.app = app
         self.log = log
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time
-        self.most = most
         self.stopping = False
-        self.connections: set[HttpConnection] = set()
+        self.connections = Places(most, share)
         self.evicted = 0
         self.held = 0  # bytes of bodies that have not been answered yet
+        self.buffer = memoryview(bytearray(READ_AT_ONCE))
         self.common_headers: Callable[[], bytes] = lambda: b""
-        self.count_refusal: Callable[[int], None] = lambda status: None
-        self._quiet: dict[HttpConnection, None] = {}  # who is owed nothing, the longest first
-        self._waiting: deque[HttpConnection] = deque()
+        self.count_refusal: Callable[[int, float], None] = lambda status, seconds: None
+        self._waiting: deque[HttpConnection] = deque()  # whose request is complete
+        self._reading: OrderedDict[HttpConnection, None] = OrderedDict()  # who has bytes that nobody has read yet
+        self._steps = 0  # of reading, in this round
+        self._next_round: asyncio.Handle | None = None
         self._listening: list[socket.socket] = []
         self._joining: set[asyncio.Task[Any]] = set()
         self._sweeper = self.loop.create_task(self._sweep())
@@ -86,37 +94,57 @@ class FrontDoor:
         if not task.cancelled():
             task.exception()  # the client has gone already
 
-    def welcome(self, connection: HttpConnection) -> bool:
-        """Whether there is a place; where there is none, the one who has been quiet longest loses its own."""
-        self.connections.add(connection)
-        return len(self.connections) <= self.most or self._make_room()
+    def welcome(self, connection: HttpConnection) -> None:
+        """Give a place to a connection; where there is none, it may ask what probes ask."""
+        places = self.connections
+        self._evict(places.seat(connection) if places.has_room(connection) else places.take_in(connection))
 
-    def _make_room(self) -> bool:
-        longest = next(iter(self._quiet), None)
-        if longest is None:
+    def admits(self, connection: HttpConnection, address: bytes) -> bool:
+        """Whether this may be asked: by who has a place everything, by others what probes ask, or if there is a place
+        by now."""
+        if not self.is_guest(connection) or is_urgent(address):
+            return True
+        if not self.connections.has_room(connection):
             return False
-        self.evicted += 1
-        del self._quiet[longest]
-        longest.evict()
+        self._evict(self.connections.seat(connection))
         return True
 
+    def is_guest(self, connection: HttpConnection) -> bool:
+        return connection in self.connections.guests
+
+    def _evict(self, connection: HttpConnection | None) -> None:
+        if connection is not None:
+            self.evicted += 1
+            connection.evict()
+
+    def _make_room(self) -> None:
+        if (longest := self.connections.longest_quiet()) is not None:
+            self.connections.leave(longest)
+            self._evict(longest)
+
     def farewell(self, connection: HttpConnection) -> None:
-        self.connections.discard(connection)
-        self._quiet.pop(connection, None)
+        self.connections.leave(connection)
+        self._reading.pop(connection, None)
 
-    def note_stage(self, connection: HttpConnection, *, quiet: bool) -> None:
-        self._quiet.pop(connection, None)
-        if quiet:
-            self._quiet[connection] = None
+    def note_stage(self, connection: HttpConnection) -> None:
+        self.connections.note_stage(connection)
 
-    def note_refusal(self, connection: HttpConnection, problem: Problem) -> str:
-        """Log a request that could not be read; its id."""
-        request_id = os.urandom(8).hex()
-        self.count_refusal(problem.status)
+    def note_refusal(self, connection: HttpConnection, problem: Problem, asked: Asked | None) -> str:
+        """Count and log a request that no app has seen; its id."""
+        given = request_id(asked.headers if asked else ())
+        seconds = self.now() - asked.began if asked else 0.0
+        self.count_refusal(problem.status, seconds)
         self.log.write(
-            "request", id=request_id, status=problem.status, detail=problem.detail, client=connection.client[0]
+            "request",
+            id=given,
+            method=(asked.method if asked else "") or OTHER,
+            route=OTHER,
+            status=problem.status,
+            ms=round(1000 * seconds, 2),
+            detail=problem.detail,
+            client=connection.client[0],
         )
-        return request_id
+        return given
 
     def date_header(self) -> bytes:
         second = int(time.time())
@@ -126,9 +154,36 @@ class FrontDoor:
 
     # ---- turns
 
+    @property
+    def may_read(self) -> bool:
+        """Whether more is read in this round of the event loop."""
+        return self._steps < STEPS_OF_A_ROUND
+
+    def spend(self, steps: int) -> None:
+        """Count what somebody has read."""
+        self._steps += steps
+        self._begin_round_soon()
+
+    def read_later(self, connection: HttpConnection) -> None:
+        """Let a connection read on when its turn comes."""
+        self._reading[connection] = None
+        self._begin_round_soon()
+
+    def _begin_round_soon(self) -> None:
+        if self._next_round is None:
+            self._next_round = self.loop.call_soon(self._begin_round)
+
+    def _begin_round(self) -> None:
+        self._next_round = None
+        self._steps = 0
+        for _ in range(len(self._reading)):
+            if not self.may_read:
+                break
+            self._reading.popitem(last=False)[0].read_on()  # who is not done stands at the end of the line
+
     def begin(self, connection: HttpConnection, address: bytes) -> None:
         """Let a request begin: at once where it is urgent, else a few in each round of the event loop."""
-        if address.partition(b"?")[0] in URGENT:
+        if is_urgent(address):
             connection.start()
             return
         self._waiting.append(connection)
@@ -149,7 +204,7 @@ class FrontDoor:
         while True:
             await asyncio.sleep(LOOK)
             now = self.now()
-            late = [connection for connection in self.connections if connection.deadline < now]
+            late = [connection for connection in list(self.connections) if connection.deadline < now]
             for number, connection in enumerate(late, 1):
                 if connection.deadline < now:  # still: others had their turn in between
                     connection.expire()
@@ -183,6 +238,10 @@ class FrontDoor:
                 await asyncio.sleep(0)
             await asyncio.sleep(0.01)
         listening.close()
+
+
+def is_urgent(address: bytes) -> bool:
+    return address.partition(b"?")[0] in URGENT
 
 
 def refuse_new(listening: socket.socket) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING
 import carp
 from carp.serve.access_control import OPEN_PATHS, AccessRules, RateLimit
 from carp.serve.engine_messages import ANSWERED_BY
-from carp.serve.http_connection import LARGEST_BODY, too_large
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import PROBLEM, Problem, problem_document
 from carp.serve.request_counts import CLIENT_LEFT, OTHER, Counters
+from carp.serve.request_ids import request_id
+from carp.serve.request_reading import LARGEST_BODY, too_large
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,7 +32,6 @@ HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-carp-version", carp.__version__.encode()),
 ]
-GOOD_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 ASKS_ENGINES = "/api/"
 ASKS_NONE = "/api/about"
 
@@ -105,7 +104,7 @@ class _Passage:
         # HEAD is answered like GET; the connection leaves the body out.
         self.scope = {**scope, "method": "GET"} if self.method == "HEAD" else scope
         self.client = (scope.get("client") or ("",))[0]
-        self.id = self.scope["request_id"] = _request_id(scope)
+        self.id = self.scope["request_id"] = request_id(scope["headers"])
         self._send = send
         self.status = 0
         self.inside: str | None = None
@@ -149,14 +148,6 @@ class _Passage:
             client=self.client,
             error=self.inside or self.scope.get("inside"),
         )
-
-
-def _request_id(scope: Scope) -> str:
-    """The client's own id where it is well formed, else a new one."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and GOOD_ID.fullmatch(value):
-            return str(value.decode())
-    return os.urandom(8).hex()
 
 
 def _announced(scope: Scope) -> int:

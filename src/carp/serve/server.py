@@ -22,6 +22,7 @@ from carp.serve.access_control import AccessRules, RateLimit
 from carp.serve.engine_pool import EnginePool
 from carp.serve.front_door import MOST_CONNECTIONS, FrontDoor
 from carp.serve.log_lines import LogLines
+from carp.serve.places import KEPT_FOR_PROBES
 from carp.serve.problems import Problem
 from carp.serve.request_counts import OTHER, Measure
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 BACKLOG = 1024
-DESCRIPTORS_BESIDE = 64  # that are no connections
+DESCRIPTORS_BESIDE = 64 + KEPT_FOR_PROBES
 FOR_OTHERS = 200.0  # requests a second for one address that is not this machine's
 
 
@@ -43,6 +44,7 @@ class ServiceOptions:
     rules: AccessRules = field(default_factory=AccessRules)
     rate: float | None = None  # requests a second and address; None: only for addresses that are not this machine's
     connections: int = MOST_CONNECTIONS
+    share: int | None = None  # connections of one client where all are taken; None: half of them
     waiting: int | None = None
     pictures: tuple[str, ...] = ()  # origins from which the page may load pictures
 
@@ -86,16 +88,33 @@ def count_workers(wanted: int | None) -> int:
 
 def run_service(
     options: ServiceOptions,
-    listening: socket.socket,
+    address: tuple[str, int],
     *,
-    metrics: socket.socket | None = None,
+    metrics_port: int | None = None,
     say: Callable[[str], None],
     log: LogLines,
 ) -> None:
-    """Answer until told to stop. `say` hears what a person at the terminal wants to know."""
+    """Listen, and answer until told to stop. `say` hears what a person at the terminal wants to know."""
     raise_descriptor_limit(options.connections + DESCRIPTORS_BESIDE)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(Service(options, log, say).live(listening, metrics))
+        runner.run(_live(options, address, metrics_port, say, log))
+
+
+async def _live(
+    options: ServiceOptions,
+    address: tuple[str, int],
+    metrics_port: int | None,
+    say: Callable[[str], None],
+    log: LogLines,
+) -> None:
+    service = Service(options, log, say)
+    service.hear_signals()  # before it listens: whoever has connected is answered, also by a service that is to stop
+    listening = listen(*address)
+    metrics = None if metrics_port is None else listen(address[0], metrics_port)
+    if metrics is not None:
+        say(f"Metrics at port {metrics.getsockname()[1]}.")
+    say(f"Loading {options.model} ...")
+    await service.live(listening, metrics)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -128,11 +147,14 @@ class Service:
         self._wanted_to_stop = 0
         self._reloads: set[asyncio.Future[None]] = set()
 
-    async def live(self, listening: socket.socket, metrics: socket.socket | None) -> None:
+    def hear_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
+
+    async def live(self, listening: socket.socket, metrics: socket.socket | None) -> None:
+        loop = asyncio.get_running_loop()
         self.pool.changed = self._told.set
         options = self.options
         await self.pool.start(options.model, options.results)
@@ -158,10 +180,10 @@ class Service:
         await self._end(doors)
 
     def _open(self, app: FastAPI, listening: socket.socket) -> FrontDoor:
-        door = FrontDoor(app, self.log, most=self.options.connections)
+        door = FrontDoor(app, self.log, most=self.options.connections, share=self.options.share)
         counters = app.state.counters if hasattr(app.state, "counters") else None
         if counters is not None:
-            door.count_refusal = lambda status: counters.count(OTHER, status, 0.0)
+            door.count_refusal = lambda status, seconds: counters.count(OTHER, status, seconds)
         door.common_headers = self._headers
         door.listen(listening)
         return door
@@ -248,7 +270,7 @@ class Service:
         if door is not None:
             rows += [
                 ("carp_connections", "gauge", "Open connections.", len(door.connections)),
-                ("carp_connections_limit", "gauge", "Connections that may be open.", door.most),
-                ("carp_connections_evicted_total", "counter", "Quiet connections closed to make room.", door.evicted),
+                ("carp_connections_limit", "gauge", "Connections that may be open.", door.connections.most),
+                ("carp_connections_evicted_total", "counter", "Connections closed to make room.", door.evicted),
             ]
         return [(name, kind, what, float(value)) for name, kind, what, value in rows]

@@ -1,0 +1,172 @@
+"""Who gives up a place where all are taken, and who is answered whoever has the places."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from carp.serve import http_connection
+from carp.serve.access_control import RateLimit
+from carp.serve.answer_writing import STRETCH, Outgoing
+from carp.serve.places import KEPT_FOR_PROBES, Places
+from opened_door import HEALTH, REQUEST, until, waiting, with_door
+
+LARGE = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Someone:
+    def __init__(self, client_key, stage="answering"):
+        self.client_key = client_key
+        self.stage = stage
+
+
+def seated(places, client, number, stage="answering"):
+    made = [Someone(client, stage) for _ in range(number)]
+    for one in made:
+        assert places.seat(one) is None
+        places.note_stage(one)
+    return made
+
+
+def test_one_client_may_have_all_places_while_nobody_else_comes():
+    places = Places(1_000)
+    seated(places, "a", 1_000)
+    assert not places.has_room(Someone("a"))
+
+
+def test_a_client_with_more_than_its_share_makes_room_for_others_until_it_has_its_share():
+    places = Places(10, 5)
+    answered = seated(places, "a", 6)
+    idle = seated(places, "a", 2, "idle")
+    not_taking = seated(places, "a", 2, "writing")
+    left = []
+    while places.has_room(Someone("b")):
+        left.append(places.seat(Someone("b")))
+    assert left == [*not_taking, *idle, answered[-1]], "who loses nothing goes first"
+
+
+def test_a_client_that_has_its_share_makes_room_for_itself_alone():
+    places = Places(10, 5)
+    (own, *_), (other, *_) = seated(places, "a", 5, "idle"), seated(places, "b", 5, "idle")
+    assert places.seat(Someone("b")) is other
+    assert places.seat(Someone("c")) is own, "where nobody has more than its share, the longest quiet one goes"
+
+
+def test_places_know_nobody_who_has_left():
+    places = Places(4)
+    for one in seated(places, "a", 4, "idle"):
+        places.leave(one)
+    assert len(places) == 0
+    assert places.longest_quiet() is None
+    assert seated(places, "b", 4)
+
+
+def test_clients_that_do_not_take_their_answers_lose_their_places_to_those_who_ask():
+    async def test(opened):
+        with contextlib.ExitStack() as stack:
+            deaf = [stack.enter_context(opened.connect_deaf(LARGE * 10)) for _ in range(5)]
+            await until(lambda: [one.stage for one in opened.door.connections] == ["writing"] * 5)
+            for n in range(3):
+                received = await opened.asked(b"GET /some HTTP/1.0\r\nHost: x\r\n\r\n")
+                assert received.startswith(b"HTTP/1.1 200 "), n
+                await until(lambda: len(opened.door.connections) == 4)
+            assert opened.door.evicted == 1, "one place is enough for those who take their answers"
+            assert len(deaf) == 5
+
+    with_door(test, most=5)
+
+
+def test_health_is_answered_where_all_places_are_being_answered_and_nothing_else_is():
+    async def test(opened):
+        busy = await waiting(opened, 5)
+        silent = [await opened.connect() for _ in range(2 * KEPT_FOR_PROBES)]
+        await until(lambda: len(opened.door.connections) == 5 + KEPT_FOR_PROBES)
+        for _ in range(3):
+            received = await opened.asked(HEALTH)  # it also ends, though the client would ask on
+            assert received.startswith(b"HTTP/1.1 200 ")
+            assert b"connection: close" in received
+        assert (await opened.asked(REQUEST % 1)).startswith(b"HTTP/1.1 503 ")
+        opened.app.go_on.set()
+        for _, writer in (*busy, *silent):
+            writer.close()
+
+    with_door(test, most=5)
+
+
+def test_who_came_without_a_place_has_one_when_it_asks_and_there_is_one_by_then():
+    async def test(opened):
+        busy = await waiting(opened, 5)
+        reader, writer = await opened.connect()
+        await until(lambda: len(opened.door.connections) == 6)
+        busy[0][1].close()
+        await until(lambda: len(opened.door.connections) == 5)
+        writer.write(REQUEST % 1)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        assert not opened.door.connections.guests
+        writer.close()
+
+    with_door(test, most=5)
+
+
+@pytest.mark.parametrize("sent", [LARGE, LARGE.replace(b"1.1", b"1.0"), LARGE + b"no HTTP"])
+def test_who_takes_nothing_of_a_last_answer_is_cut_off_too(monkeypatch, sent):
+    for stage in ("writing", "idle", "lingering"):
+        monkeypatch.setitem(http_connection.STAGES, stage, 0.05)
+
+    async def test(opened):
+        with opened.connect_deaf(sent):
+            await until(lambda: opened.app.begun and not len(opened.door.connections))
+        assert "the answer was not taken in time" in [line.get("reason") for line in opened.logged()]
+
+    with_door(test)
+
+
+class Held:
+    """A transport whose system takes everything, and whose client what the test says."""
+
+    def __init__(self):
+        self.written = 0
+
+    def write(self, data):
+        self.written += len(data)
+
+    def get_write_buffer_size(self):
+        return 0
+
+
+def test_what_the_system_keeps_for_a_client_is_not_taken(monkeypatch):
+    """Else each answer that follows would give the one before it more time."""
+    taken, transport = [0], Held()
+    monkeypatch.setattr(Outgoing, "_unacknowledged", lambda self: transport.written - taken[0])
+    outgoing = Outgoing(transport)
+    outgoing.write(bytes(100))
+    assert outgoing.waits_since(1.0) == 1.0
+    for now in (10.0, 20.0, 30.0):
+        outgoing.write(bytes(10 * STRETCH))
+        assert outgoing.waits_since(now) == 1.0
+    taken[0] = 100
+    assert outgoing.waits_since(31.0) == 31.0
+    taken[0] += STRETCH - 1
+    assert outgoing.waits_since(40.0) == 31.0
+    taken[0] += 1
+    assert outgoing.waits_since(41.0) == 41.0, "who takes a long answer bit by bit has time for each"
+
+
+def test_what_the_system_keeps_for_a_client_is_told_by_the_system():
+    async def test(opened):
+        with opened.connect_deaf(LARGE):
+            await until(lambda: [one.stage for one in opened.door.connections] == ["writing"])
+            (one,) = opened.door.connections
+            await asyncio.sleep(0)
+            return one._outgoing._unacknowledged()
+
+    assert with_door(test) > 0
+
+
+def test_the_addresses_of_one_network_are_one_client():
+    limit = RateLimit(1)
+    assert [limit.refusal(f"2001:db8::{n}", now=0.0) is None for n in (1, 2, 3)] == [True, True, False]
+    assert limit.refusal("2001:db8:0:1::1", now=0.0) is None
+    assert [limit.refusal(one, now=0.0) is None for one in ("1.2.3.4", "::ffff:1.2.3.4", "1.2.3.4")] == [1, 1, 0]
