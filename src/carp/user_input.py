@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from carp.errors import UsageError
+from carp.reviews.sources.addresses import is_address
 from carp.reviews.split import SplitRow
 from carp.reviews.split_by_time import TimeRule
 
@@ -50,8 +51,9 @@ def as_pairs(pairs: Any, items: Any = None) -> list[tuple[str, str]]:
     return [_pair(place, pair) for place, pair in enumerate(pairs)]
 
 
-def as_split(split: Any) -> Path | list[SplitRow] | TimeRule | None:
-    """A split of the caller's own: a file, `time`, a frame or mapping with user, item and split, or three columns.
+def as_split(split: Any) -> Path | str | list[SplitRow] | TimeRule | None:
+    """A split of the caller's own: a file or its address, `time`, a frame or mapping with user,
+    item and split, or three columns.
 
     >>> as_split("time"), as_split("split.csv")
     (TimeRule(since=None), PosixPath('split.csv'))
@@ -59,7 +61,7 @@ def as_split(split: Any) -> Path | list[SplitRow] | TimeRule | None:
     if split is None or isinstance(split, Path | TimeRule):
         return split
     if isinstance(split, str):
-        return TimeRule.read(split) or Path(split)
+        return TimeRule.read(split) or (split if is_address(split) else Path(split))
     if _is_table(split):
         columns = [_column(split, role) for role in ("user", "item", "split")]
     else:

@@ -11,7 +11,7 @@ import typer
 
 from carp.cli import entry
 from carp.cli.elsewhere import at_addresses
-from carp.cli.options import Address, place_of
+from carp.cli.places import Address, new_place
 from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.shop.made_up_shop import make_shop
 from carp.scale import remote_folders
@@ -80,7 +80,7 @@ def test_what_is_there_is_replaced_only_if_asked_for(reviews, capsys):
 def test_a_store_that_fails_midway_leaves_nothing_that_looks_whole(reviews, capsys, monkeypatch):
     words = ["prepare", reviews, "--out", f"{STORE}/corpus", "--min-reviews", "1"]
     assert carp(*words) == 0
-    put, done = remote_folders._put, []
+    put, done = remote_folders.put, []
 
     def failing(system, local, path):
         done.append(path)
@@ -88,7 +88,7 @@ def test_a_store_that_fails_midway_leaves_nothing_that_looks_whole(reviews, caps
             raise OSError("the bucket is full")
         put(system, local, path)
 
-    monkeypatch.setattr(remote_folders, "_put", failing)
+    monkeypatch.setattr(remote_folders, "put", failing)
     assert carp(*words, "--overwrite") == 1
     assert "the address cannot be used (OSError: the bucket is full)" in capsys.readouterr().err
     assert MANIFEST not in there("/bucket/corpus")
@@ -146,7 +146,7 @@ def test_a_command_that_ends_with_an_exit_code_ends_with_it_and_delivers_only_wh
         out.write_text("done")
         raise typer.Exit(code)
 
-    given, left = place_of(place), None
+    given, left = new_place(place), None
     try:
         at_addresses(command)(out=given)
     except typer.Exit as end:
@@ -154,3 +154,61 @@ def test_a_command_that_ends_with_an_exit_code_ends_with_it_and_delivers_only_wh
     far = isinstance(given, Address)
     assert left == (None if far and not code else code)
     assert there("/bucket") == ({"there.txt": b"done"} if far and not code else {})
+
+
+def test_every_kind_of_input_may_lie_at_an_address(reviews, tmp_path, capsys):
+    system = fsspec.filesystem("memory")
+
+    def put(name, *lines):
+        system.pipe_file(f"/bucket/{name}", "".join(f"{line}\n" for line in lines).encode())
+        return f"{STORE}/{name}"
+
+    quietly = ("--model", "mf", "--set", "epochs=1", "--device", "cpu", "--quiet")
+    assert carp("prepare", reviews, "--out", f"{STORE}/corpus", "--min-reviews", "1") == 0
+    corpus = Corpus.load(remote_folders.bring_here(f"{STORE}/corpus", tmp_path / "here"))
+    ids = [(corpus.users[user], corpus.items[item]) for user, item in zip(corpus.user, corpus.item, strict=True)]
+    parts = ["train"] * (len(ids) - 6) + ["valid"] * 3 + ["test"] * 3
+    rows = [f"{user},{item},{part}" for (user, item), part in zip(ids, parts, strict=True)]
+    split = put("split.csv", "user,item,split", *rows)
+    assert carp("train", f"{STORE}/corpus", "--out", f"{STORE}/model", "--split", split, *quietly) == 0
+    capsys.readouterr()
+    model = f"{STORE}/model"
+    assert carp("train", f"{STORE}/corpus", "--out", "again", "--from", model, "--split", split, *quietly) == 0
+    assert json.loads((tmp_path / "again" / "model.json").read_text())["data"]["split"] == split
+    user = ids[0][0]
+    chosen = put("items.txt", "thing-001", "thing-002")
+    capsys.readouterr()
+    assert carp("recommend", model, "--all", "--among", chosen) == 0
+    assert all({"thing-001", "thing-002"} & set(line.split(",")) for line in capsys.readouterr().out.splitlines()[1:])
+    pairs = put("pairs.csv", "user,item", f"{user},thing-001")
+    assert carp("predict", model, pairs) == 0
+    assert carp("predict", model, put("empty.csv")) == 1
+    assert "bucket/empty.csv: the file is empty" in capsys.readouterr().err
+    fits = ["--seeds", "1", "--out", "results", "--device", "cpu"]
+    assert carp("bench", f"{STORE}/corpus", "--models", "mean", *fits) == 0
+    results = tmp_path / "results"
+    system.put(str(results), "/bucket/results", recursive=True)
+    capsys.readouterr()
+    assert carp("report", f"{STORE}/results") == 0
+    assert "mean" in capsys.readouterr().out
+    assert carp("recommend", model, "-", "--reviews", put("texts.txt", "It is light.")) == 2
+    assert "cannot rate for a newcomer" in capsys.readouterr().err
+    assert carp("study", f"{STORE}/nothing", "--vary", "dropout=0.1,0.2") == 1
+    assert f"{STORE}/nothing: there is no whole folder here" in capsys.readouterr().err
+
+
+def test_an_error_about_a_copy_names_the_address(reviews, capsys):
+    assert carp("prepare", reviews, "--out", f"{STORE}/corpus", "--min-reviews", "1") == 0
+    fsspec.filesystem("memory").pipe_file("/bucket/corpus/tokens.npy", b"damaged")
+    assert carp("train", f"{STORE}/corpus", "--out", "model", "--model", "bias") == 1
+    assert f"{STORE}/corpus/tokens.npy: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["prepare", "needy://b/r.csv", "--out", "c"], ["predict", "needy://b/m", "--user", "a"]]
+)
+def test_a_store_whose_package_is_missing_is_told_with_the_command_that_installs_it(words, capsys):
+    fsspec.register_implementation("needy", "needyfs.core.FileSystem", clobber=True)
+    assert carp(*words, *(["--item", "b"] if words[0] == "predict" else [])) == 1
+    told = capsys.readouterr().err
+    assert "this kind of address needs the package needyfs. Fix: install it with: pip install needyfs." in told

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import json
-import os
-import re
 import shutil
 import signal
-import subprocess
-import sys
 
 import polars
 import pytest
@@ -25,6 +20,7 @@ from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem
 from carp.upkeep.updating import update_model
 from played_engines import NO_PROCESS, OneEngine, settled
+from served_models import served
 from swap_storm import reload, replacing, requests_for, weather
 
 
@@ -36,21 +32,6 @@ def updated(bundle, tmp_path):
     new = polars.DataFrame({**rows, "rating": [1] * 5, "text": ["It broke, and it was far too heavy for me."] * 5})
     update_model(folder, new, device="cpu")
     return folder
-
-
-@contextlib.contextmanager
-def served(model):
-    command = [sys.executable, "-m", "carp", "serve", str(model), "--port", "0", "--workers", "1", "--log", os.devnull]
-    service = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        for line in service.stderr:
-            if found := re.search(r"http://[^/]+:(\d+)", line):
-                break
-        yield service, int(found[1])
-    finally:
-        service.terminate()
-        service.wait(60)
-        service.stderr.close()
 
 
 def test_clients_do_not_notice_a_swap(bundle, updated, recommender, tmp_path):

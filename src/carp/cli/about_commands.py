@@ -10,6 +10,7 @@ import typer
 from carp.cli.messages import naming, say, show_json
 from carp.cli.options import MAX_SEED, AsJson
 from carp.cli.output_files import check_may_write
+from carp.cli.places import new_path
 
 
 def models(
@@ -86,7 +87,9 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the reviews, the model and the page.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(parser=new_path, help="Folder for the reviews, the model and the page.")] = Path(
+        "demo"
+    ),
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the shop and of training.")] = 0,
     quick: Annotated[
         bool, typer.Option("--quick", help="Use a tiny shop and model: done in seconds, with worse reasons.")

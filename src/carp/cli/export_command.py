@@ -11,19 +11,26 @@ import carp
 from carp.cli.messages import naming, say, show_json
 from carp.cli.options import AsJson, Model, Overwrite
 from carp.cli.output_files import check_new_file, check_new_folder
+from carp.cli.places import new_path
 from carp.errors import UsageError
 
 
 def export(
     model: Model,
     onnx: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write the sides and the scorer as ONNX into this folder.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", parser=new_path, help="Write the sides and the scorer as ONNX into this folder."
+        ),
     ] = None,
     predictions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write everybody's best things with their ratings as Parquet.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", parser=new_path, help="Write everybody's best things with their ratings as Parquet."
+        ),
     ] = None,
     explanations: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The same with their reasons, as Parquet.")
+        Path | None, typer.Option(metavar="FILE", parser=new_path, help="The same with their reasons, as Parquet.")
     ] = None,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many things for each person.")] = 10,
     overwrite: Overwrite = False,

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from carp.cli.messages import naming, progress_bars, say, show_json
-from carp.cli.options import AsJson, Engine, Overwrite, RayAddress, check_engine, key_values
+from carp.cli.options import AsJson, CorpusFolder, Engine, OutFile, Overwrite, RayAddress, check_engine, key_values
 from carp.cli.output_files import check_may_write, check_new_file
+from carp.cli.places import any_place, new_path, sealed_folder
 from carp.errors import CarpError, UsageError
 
 if TYPE_CHECKING:
     from carp.bench.cells import Line
     from carp.bench.grid import Outcome, Runner
 
-Results = Annotated[Path, typer.Option("--out", help="Folder for results. Cells already in it are not run again.")]
+Results = Annotated[
+    Path, typer.Option("--out", parser=new_path, help="Folder for results. Cells already in it are not run again.")
+]
 Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Number of random splits, with seeds 0, 1, 2, …")]
 Processes = Annotated[int, typer.Option(min=1, max=256, help="Number of cells to run at the same time.")]
 Device = Annotated[str, typer.Option(help="Where to train: auto, cpu, cuda or cuda:N.")]
@@ -31,7 +34,12 @@ Retry = Annotated[bool, typer.Option("--retry", help="Run failed cells again.")]
 
 def bench(
     corpora: Annotated[
-        list[Path], typer.Argument(metavar="CORPUS...", help="One or more folders made by carp prepare.")
+        list[Path],
+        typer.Argument(
+            metavar="CORPUS...",
+            parser=sealed_folder,
+            help="One or more folders made by carp prepare, or their addresses.",
+        ),
     ],
     models: Annotated[
         str, typer.Option(help="all, or names separated by commas. Settings follow a colon: bias,carp:variant=paper.")
@@ -126,11 +134,16 @@ def _tell_failures(outcome: Outcome, out: Path) -> None:
 
 
 def report(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A folder made by carp bench or carp study.")],
+    results: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULTS", parser=any_place, help="A folder made by carp bench or carp study, or its address."
+        ),
+    ],
     format: Annotated[
         Literal["text", "markdown", "html"] | None, typer.Option(help="Default: by the ending of --out, else text.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
+    out: OutFile = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Make tables from results, with significance and published figures. HTML and Markdown files also get plots."""
@@ -158,7 +171,7 @@ def report(
 
 
 def study(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A folder made by carp prepare.")],
+    corpus: CorpusFolder,
     vary: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=V1,V2", help="A setting and the values to try. Repeat it for more studies."),

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from carp.cli.places import changed_folder, new_path, new_place, sealed_folder, text_or_file
 from carp.errors import InputError, UsageError
 
 NEWCOMER = "-"
 MAX_SEED = 2**32 - 1
 
-_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
-
-
-class Address(str):
-    """Where something lies that is not on this machine, such as s3://bucket/key."""
-
-    __slots__ = ()
-
-    @property
-    def name(self) -> str:
-        return self.rstrip("/").rsplit("/", 1)[-1]
-
-
-def place_of(text: str) -> Path | Address:
-    """An address, or else a path."""
-    return Address(text) if _ADDRESS.match(text) else Path(text)
-
-
 Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", parser=place_of, help="A folder made by carp train, or its address.")
+    Path, typer.Argument(metavar="MODEL", parser=sealed_folder, help="A folder made by carp train, or its address.")
+]
+ChangedModel = Annotated[
+    Path, typer.Argument(metavar="MODEL", parser=changed_folder, help="A folder made by carp train, or its address.")
+]
+CorpusFolder = Annotated[
+    Path,
+    typer.Argument(metavar="CORPUS", parser=sealed_folder, help="A folder made by carp prepare, or its address."),
 ]
 Out = Annotated[
     Path,
     typer.Option(
-        "--out", metavar="PATH", parser=place_of, help="Folder to write, or an address. It must not exist yet."
+        "--out", metavar="PATH", parser=new_place, help="Folder to write, or an address. It must not exist yet."
     ),
+]
+OutFile = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="PATH", parser=new_path, help="File to write. Default: standard output."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
@@ -53,7 +46,10 @@ RayAddress = Annotated[
 Newcomer = Annotated[
     str | None,
     typer.Option(
-        "--reviews", metavar="FILE", help="Reviews by a newcomer, separated by blank lines. - reads standard input."
+        "--reviews",
+        metavar="FILE",
+        parser=text_or_file,
+        help="Reviews by a newcomer, separated by blank lines. - reads standard input.",
     ),
 ]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,8 +14,9 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say
-from carp.cli.options import AsJson, Model, Overwrite, check_engine
+from carp.cli.options import AsJson, Model, OutFile, Overwrite, check_engine
 from carp.cli.output_files import PAGES, check_new_file, format_of
+from carp.cli.places import Address, any_place, new_path, secret_path, served_folder
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def serve(
-    model: Model,
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", parser=served_folder, help="A folder made by carp train, or its address."),
+    ],
     host: Annotated[
         str,
         typer.Option(
@@ -36,11 +43,18 @@ def serve(
         int | None, typer.Option(envvar="CARP_WORKERS", min=1, help="Processes that compute. Default: one per core.")
     ] = None,
     results: Annotated[
-        Path | None, typer.Option(envvar="CARP_RESULTS", help="Folder made by carp bench, shown as an extra page.")
+        Path | None,
+        typer.Option(
+            envvar="CARP_RESULTS", parser=any_place, help="Folder made by carp bench, shown as an extra page."
+        ),
     ] = None,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(envvar="CARP_API_KEY_FILE", help="File whose first line is a key that every request must send."),
+        typer.Option(
+            envvar="CARP_API_KEY_FILE",
+            parser=secret_path,
+            help="File whose first line is a key that every request must send.",
+        ),
     ] = None,
     open_to_everyone: Annotated[
         bool,
@@ -98,7 +112,11 @@ def serve(
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(envvar="CARP_LOG", help="File for the log, a line of JSON a request. Default: standard error."),
+        typer.Option(
+            envvar="CARP_LOG",
+            parser=new_path,
+            help="File for the log, a line of JSON a request. Default: standard error.",
+        ),
     ] = None,
 ) -> None:
     """Serve the HTTP API and the explorer page until Ctrl-C.
@@ -122,7 +140,7 @@ def serve(
     check_reach(host, key, open_to_everyone)
     names = [*(allowed_host or []), *_listed("CARP_ALLOWED_HOSTS")]
     options = ServiceOptions(
-        model=model,
+        model=Path(model),
         results=results,
         workers=count_workers(workers),
         rules=AccessRules.of(host, names, key),
@@ -132,14 +150,28 @@ def serve(
         waiting=waiting,
         pictures=picture_origins([*(pictures_from or []), *_listed("CARP_PICTURES_FROM")]),
     )
-    if engine == "ray":
-        from carp.serve.ray_replicas import check_replica_options, run_replicas
+    with _with_copies(model, options) as options:
+        if engine == "ray":
+            from carp.serve.ray_replicas import check_replica_options, run_replicas
 
-        check_replica_options(log=log, metrics_port=metrics_port, waiting=waiting)
-        run_replicas(options, host, port, ray_address, say)
-    else:
-        _serve_here(options, (host, port), metrics_port, log, unguarded=open_to_everyone and key is None)
+            check_replica_options(log=log, metrics_port=metrics_port, waiting=waiting)
+            run_replicas(options, host, port, ray_address, say)
+        else:
+            _serve_here(options, (host, port), metrics_port, log, unguarded=open_to_everyone and key is None)
     say("Stopped.")
+
+
+@contextlib.contextmanager
+def _with_copies(model: Path | Address, options: ServiceOptions) -> Iterator[ServiceOptions]:
+    """The options with a copy of a model that is at an address, and the means to fetch a newer one."""
+    if not isinstance(model, Address):
+        yield options
+        return
+    from carp.scale.served_copies import served_copies
+
+    with served_copies(model) as copies:
+        say(f"Fetching {model} ...")
+        yield replace(options, model=copies.fetch() or options.model, copies=copies)
 
 
 def _serve_here(
@@ -169,7 +201,7 @@ def profile(
     format: Annotated[
         Literal["text", "html", "json"] | None, typer.Option(help="Default: by the ending of --out, else text.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
+    out: OutFile = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:

@@ -8,12 +8,16 @@ from typing import Annotated
 import typer
 
 from carp.cli.messages import say
+from carp.cli.places import changed_folder, secret_path
 
 
 def sign(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model or a corpus.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", parser=changed_folder, help="A model or a corpus, or its address.")
+    ],
     key_file: Annotated[
-        Path, typer.Option(metavar="FILE", help="The key: 32 bytes or more, which nobody else may read.")
+        Path,
+        typer.Option(metavar="FILE", parser=secret_path, help="The key: 32 bytes or more, which nobody else may read."),
     ],
     check: Annotated[bool, typer.Option("--check", help="Check the signature instead of writing one.")] = False,
 ) -> None:

@@ -9,8 +9,19 @@ import typer
 
 import carp
 from carp.cli.messages import naming, say, show_json
-from carp.cli.options import MAX_SEED, AsJson, Engine, Out, Overwrite, RayAddress, check_engine, key_values, place_of
+from carp.cli.options import (
+    MAX_SEED,
+    AsJson,
+    CorpusFolder,
+    Engine,
+    Out,
+    Overwrite,
+    RayAddress,
+    check_engine,
+    key_values,
+)
 from carp.cli.output_files import check_new_folder
+from carp.cli.places import sealed_folder
 from carp.errors import UsageError
 from carp.models import DEFAULT
 
@@ -21,10 +32,7 @@ if TYPE_CHECKING:
 
 def train(
     context: typer.Context,
-    corpus: Annotated[
-        Path,
-        typer.Argument(metavar="CORPUS", parser=place_of, help="A folder made by carp prepare, or its address."),
-    ],
+    corpus: CorpusFolder,
     out: Out,
     model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = DEFAULT,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the weights and the training order.")] = 0,
@@ -42,7 +50,12 @@ def train(
     ] = False,
     start_from: Annotated[
         Path | None,
-        typer.Option("--from", metavar="MODEL", help="Start from the weights, and with the settings, of this model."),
+        typer.Option(
+            "--from",
+            metavar="MODEL",
+            parser=sealed_folder,
+            help="Start from the weights, and with the settings, of this model.",
+        ),
     ] = None,
     given: Annotated[
         list[str] | None,

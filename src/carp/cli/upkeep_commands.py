@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from carp.cli.messages import naming, say, show_json
-from carp.cli.options import AsJson, Model, key_values
+from carp.cli.options import AsJson, ChangedModel, key_values
 
 if TYPE_CHECKING:
     from carp.upkeep.answer_moves import AnswerMoves, Moved
@@ -20,8 +20,8 @@ Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or 
 
 
 def update(
-    model: Model,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="New reviews, in any format prepare reads.")],
+    model: ChangedModel,
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="New reviews, in any format prepare reads.")],
     format: Annotated[str, typer.Option(help="As for carp prepare. auto looks at the file.")] = "auto",
     column: Annotated[
         list[str] | None,
@@ -86,7 +86,7 @@ def _moved(moved: Moved) -> str:
 
 
 def forget(
-    model: Model,
+    model: ChangedModel,
     user: Annotated[str, typer.Option(help="The person's id.")],
     device: Device = "auto",
     as_json: AsJson = False,

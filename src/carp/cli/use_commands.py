@@ -16,19 +16,21 @@ import carp
 from carp.cli.messages import naming, say, show_json
 from carp.cli.options import (
     AsJson,
+    ChangedModel,
     Engine,
     Model,
     Newcomer,
+    OutFile,
     Overwrite,
     RayAddress,
     Titles,
     check_engine,
     key_values,
     newcomer_reviews,
-    place_of,
     read_ids,
 )
 from carp.cli.output_files import PAGES, check_new_file, format_of
+from carp.cli.places import any_place, new_place, sealed_folder
 from carp.cli.train_command import seen_before
 from carp.errors import InputError, UsageError
 
@@ -51,7 +53,7 @@ def predict(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", parser=place_of, help="CSV file to write. Default: standard output."),
+        typer.Option(metavar="PATH", parser=new_place, help="CSV file to write. Default: standard output."),
     ] = None,
     user: Annotated[str | None, typer.Option(help="One user, instead of a file.")] = None,
     item: Annotated[str | None, typer.Option(help="One item, instead of a file.")] = None,
@@ -112,7 +114,7 @@ def explain(
     format: Annotated[
         Literal["text", "html", "json"] | None, typer.Option(help="Default: by the ending of --out, else text.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
+    out: OutFile = None,
     units: Annotated[int, typer.Option(min=0, help="Number of reasons for the stronger sentiment.")] = 2,
     other_units: Annotated[int, typer.Option(min=0, help="Number of reasons for the other sentiment.")] = 1,
     phrases: Annotated[int, typer.Option(min=1, help="Phrases considered for each viewpoint and aspect.")] = 30,
@@ -154,13 +156,15 @@ def summary(
 
 
 def aspects(
-    model: Model,
+    model: ChangedModel,
     rename: Annotated[
         list[str] | None, typer.Option(metavar="'OLD=NEW'", help="Give an aspect a name of your own; may be repeated.")
     ] = None,
     words: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your own aspects, one a line: 'Battery: battery, charge, hours'."),
+        typer.Option(
+            metavar="FILE", parser=any_place, help="Your own aspects, one a line: 'Battery: battery, charge, hours'."
+        ),
     ] = None,
     pairs: Annotated[int, typer.Option(min=0, help="Held-out pairs that tell how often each aspect decides.")] = 200,
     as_json: AsJson = False,
@@ -247,13 +251,16 @@ def recommend(
         typer.Option(min=0, max=1, help="The higher, the fewer things that many people have. Default: 0.3."),
     ] = None,
     among: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Choose from these things alone: a file with one item a line.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", parser=any_place, help="Choose from these things alone: a file with one item a line."
+        ),
     ] = None,
     min_reviews: Annotated[int, typer.Option(min=0, help="Leave out things with fewer training reviews.")] = 0,
     category: Annotated[str | None, typer.Option(help="Choose from the things of this category alone.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", parser=place_of, help="With --all: file to write. Default: standard output."),
+        typer.Option(metavar="PATH", parser=new_place, help="With --all: file to write. Default: standard output."),
     ] = None,
     titles: Titles = False,
     why: Annotated[bool, typer.Option("--why", help="Say beside each thing why it suits the person.")] = False,
@@ -420,12 +427,18 @@ def evaluate(
     ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(metavar="MODEL", help="With --explanations: the same model with another seed. May be repeated."),
+        typer.Option(
+            metavar="MODEL",
+            parser=sealed_folder,
+            help="With --explanations: the same model with another seed. May be repeated.",
+        ),
     ] = None,
     aspects: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="With --explanations: aspect scores, as JSON lines with user, item, aspects."
+            metavar="FILE",
+            parser=any_place,
+            help="With --explanations: aspect scores, as JSON lines with user, item, aspects.",
         ),
     ] = None,
     as_json: AsJson = False,

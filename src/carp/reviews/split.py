@@ -4,6 +4,7 @@ time."""
 from __future__ import annotations
 
 import csv
+import io
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from carp.errors import CarpWarning, InputError
 from carp.reviews.corpora.copied_texts import divided_groups, whole_groups
+from carp.reviews.sources.addresses import bytes_of
 from carp.reviews.split_by_time import TimeRule
 from carp.reviews.split_parts import SPLIT_NAMES, TEST, TRAIN, VALID
 
@@ -52,9 +54,11 @@ class Split:
         return self.records(TEST)
 
 
-def split_corpus(corpus: Corpus, *, seed: int = 0, own: Path | Sequence[SplitRow] | TimeRule | None = None) -> Split:
+def split_corpus(
+    corpus: Corpus, *, seed: int = 0, own: Path | str | Sequence[SplitRow] | TimeRule | None = None
+) -> Split:
     """The split to use: the user's own, or the column of the corpus, or the paper's rule with this seed."""
-    if isinstance(own, Path):
+    if isinstance(own, Path | str):
         return split_from_file(corpus, own)
     if isinstance(own, TimeRule):
         return checked(_undivided(Split(*own.parts(corpus.user, corpus.time)), corpus.copy_group))
@@ -162,7 +166,7 @@ def checked(split: Split) -> Split:
     return split
 
 
-def split_from_file(corpus: Corpus, file: Path) -> Split:
+def split_from_file(corpus: Corpus, file: Path | str) -> Split:
     """A split from a CSV with the columns user, item, split (train, valid or test). Every record needs a row."""
     rows = (
         (f"line {line}", tuple((row.get(role) or "").strip() for role in ("user", "item", "split")))
@@ -196,17 +200,16 @@ def split_from_rows(corpus: Corpus, rows: Iterable[tuple[str, Sequence[str]]], o
     return _told_of_copies(checked(Split(part, origin)), corpus)
 
 
-def _rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:
+def _rows(file: Path | str) -> list[tuple[int, dict[str, str | None]]]:
     try:
-        with file.open(newline="", encoding="utf-8-sig") as handle:
-            reader = csv.DictReader(handle)
-            missing = {"user", "item", "split"} - set(reader.fieldnames or ())
-            if missing:
-                raise InputError(
-                    f"the columns {', '.join(sorted(missing))} are missing",
-                    where=str(file),
-                    fix="give a CSV with the header user,item,split",
-                )
-            return [(reader.line_num, row) for row in reader]
+        reader = csv.DictReader(io.StringIO(bytes_of(file).decode("utf-8-sig"), newline=""))
+        missing = {"user", "item", "split"} - set(reader.fieldnames or ())
+        if missing:
+            raise InputError(
+                f"the columns {', '.join(sorted(missing))} are missing",
+                where=str(file),
+                fix="give a CSV with the header user,item,split",
+            )
+        return [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read ({error})", where=str(file), fix="give a UTF-8 CSV file") from error

@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from carp.errors import CarpError, UsageError
+from carp.scale.served_copies import ServedCopies
 from carp.serve.engine_messages import (
     ANSWERED_BY,
     Call,
@@ -79,6 +80,7 @@ class _Generation:
         self.fds: list[int] = []
         self.retired = False  # its engines end when they have answered
         self.complete: asyncio.Future[None] | None = None  # of a generation that is to replace another
+        self.model: Path | None = None  # where it is loaded from
 
     def hang_up(self) -> None:
         """Let the loader replace no engine any more and end with the last one."""
@@ -144,6 +146,7 @@ class EnginePool:
         self.restarts = 0
         self.swaps = 0
         self.busy_seconds = 0.0
+        self.copies: ServedCopies | None = None  # where the model is at an address
         self.changed: Callable[[], None] = lambda: None  # called when the model is there, or cannot be
         self._mean = 0.005  # seconds of computing a request, lately
         self._current = _Generation()  # whose engines are given requests
@@ -262,11 +265,12 @@ class EnginePool:
     async def start(self, model: Path, results: Path | None) -> None:
         """Start the loader, which says what it does and hands over an engine after the other."""
         self._places = model, results
+        self._current.model = model
         self._load(self._current)
 
     def _load(self, generation: _Generation) -> None:
         assert self._places is not None
-        model, results = self._places
+        model, results = generation.model, self._places[1]
         generation.control, theirs = socket.socketpair()
         words = [str(theirs.fileno()), str(model), str(results or ""), str(self.engines)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **NO_CARDS}
@@ -304,7 +308,8 @@ class EnginePool:
             generation.facts = news
         elif isinstance(news, LoadFailed):
             kind = UsageError if news.exit_code == UsageError.exit_code else CarpError
-            self._cannot(generation, kind(news.what, where=news.where, fix=news.fix))
+            what, where, fix = (self._of_the_address(said, generation) for said in (news.what, news.where, news.fix))
+            self._cannot(generation, kind(what or "", where=where, fix=fix))
         else:
             self.stage = news.stage
             self.log.write("loading", stage=news.stage)
@@ -393,9 +398,11 @@ class EnginePool:
         async with self._swapping:
             if self.facts is None or self._places is None:
                 raise no_room("the model is still being loaded", 2)
-            if not anyway and self._is_served(self._places[0], self.facts):
+            model = self._current.model if anyway else await self._model_now(self._places[0], self.facts)
+            if model is None:
                 return self.facts
             coming = self._coming = _Generation()
+            coming.model = model
             coming.complete = asyncio.get_running_loop().create_future()
             try:
                 self._load(coming)
@@ -404,12 +411,18 @@ class EnginePool:
                 self._coming = None
             return self.facts
 
-    @staticmethod
-    def _is_served(model: Path, facts: Loaded) -> bool:
-        try:
-            return bundle_sum(model) == facts.bundle
-        except OSError:  # the loader will say what is wrong
-            return False
+    async def _model_now(self, model: Path, facts: Loaded) -> Path | None:
+        """Where the model of now is to be loaded from; None where it is the one that is served."""
+        if self.copies is not None:
+            return await asyncio.to_thread(self.copies.fetch, facts.bundle)
+        with suppress(OSError):  # the loader will say what is wrong
+            if bundle_sum(model) == facts.bundle:
+                return None
+        return model
+
+    def _of_the_address(self, said: str | None, generation: _Generation) -> str | None:
+        """What a loader says of its copy, said of the address that the copy is from."""
+        return said if said is None or self.copies is None else said.replace(str(generation.model), self.copies.address)
 
     async def _replace_loader(self) -> None:
         try:
@@ -435,9 +448,14 @@ class EnginePool:
         for line in list(generation.lines.values()):
             if not line.taken:
                 line.close()
+        self._keep(self._see_off(generation, list(generation.lines)))
+
+    async def _see_off(self, generation: _Generation, engines: list[int]) -> None:
+        """Wait until nobody of a generation is left: until then its engines have files of their copy mapped."""
         if generation.loader is not None:
-            engines = list(generation.lines)
-            self._keep(asyncio.to_thread(self._wait_for, generation.loader, engines, LONGEST_CALL + SETTLING))
+            await asyncio.to_thread(self._wait_for, generation.loader, engines, LONGEST_CALL + SETTLING)
+        if self.copies is not None and generation.model is not None and generation.model != self._current.model:
+            await asyncio.to_thread(self.copies.let_go, generation.model)
 
     def _cannot(self, generation: _Generation, error: CarpError) -> None:
         """A model cannot be served: at the start that is the end, later the one before goes on."""

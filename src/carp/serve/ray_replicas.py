@@ -59,7 +59,7 @@ def run_replicas(
         try:
             _deploy(options)
             number = options.workers
-            say(f"Serving {options.model} at http://{host}:{port}/ with {number} replica{'s' * (number > 1)}.")
+            say(f"Serving {options.place} at http://{host}:{port}/ with {number} replica{'s' * (number > 1)}.")
             _wait(lambda: _deploy_again(options, say))
         finally:
             serve.shutdown()
@@ -107,7 +107,9 @@ def _deploy(options: ServiceOptions) -> str:
 
 def _deploy_again(options: ServiceOptions, say: Callable[[str], None]) -> None:
     try:
-        say(f"Serving {options.model} as it is now ({_deploy(options)[:12]}).")
+        if options.copies is not None:  # the copy of before stays: replicas may have it mapped until the very end
+            options = replace(options, model=options.copies.fetch() or options.model)
+        say(f"Serving {options.place} as it is now ({_deploy(options)[:12]}).")
     except CarpError as error:
         say(f"The model is not loaded again, and the one of before goes on: {error}")
 

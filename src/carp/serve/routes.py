@@ -304,6 +304,7 @@ def _administer(app: FastAPI, engine: Engine) -> None:
     @app.post("/admin/reload", include_in_schema=False)
     async def reload(request: Request) -> Response:
         check_administrator(request.headers, (request.client.host if request.client else ""))
+        before = engine.facts
         try:
             facts = await engine.reload()
         except CarpError as error:
@@ -313,7 +314,7 @@ def _administer(app: FastAPI, engine: Engine) -> None:
                 fix=error.fix,
                 kind="not-reloaded",
             ) from error
-        return answered({"model": facts.model, "bundle": facts.bundle})
+        return answered({"model": facts.model, "bundle": facts.bundle, "loaded": facts is not before})
 
 
 def _count(app: FastAPI, counters: Counters) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import carp
 from carp.errors import CarpError, UsageError
+from carp.scale.served_copies import ServedCopies
 from carp.serve.access_control import AccessRules, RateLimit
 from carp.serve.engine_pool import EnginePool
 from carp.serve.front_door import MOST_CONNECTIONS, FrontDoor
@@ -47,6 +48,12 @@ class ServiceOptions:
     share: int | None = None  # connections of one client where all are taken; None: half of them
     waiting: int | None = None
     pictures: tuple[str, ...] = ()  # origins from which the page may load pictures
+    copies: ServedCopies | None = None  # where the model is at an address, and `model` is a copy
+
+    @property
+    def place(self) -> str:
+        """Where the model is, as the user knows it."""
+        return str(self.model) if self.copies is None else self.copies.address
 
     def limit(self) -> RateLimit:
         return RateLimit(FOR_OTHERS, spare_loopback=True) if self.rate is None else RateLimit(self.rate)
@@ -113,7 +120,7 @@ async def _live(
     metrics = None if metrics_port is None else listen(address[0], metrics_port)
     if metrics is not None:
         say(f"Metrics at port {metrics.getsockname()[1]}.")
-    say(f"Loading {options.model} ...")
+    say(f"Loading {options.place} ...")
     await service.live(listening, metrics)
 
 
@@ -142,6 +149,7 @@ class Service:
         self.say = say
         self.began = time.monotonic()
         self.pool = EnginePool(options.workers, log, options.waiting)
+        self.pool.copies = options.copies
         self.door: FrontDoor | None = None
         self._told = asyncio.Event()  # that the model is there or cannot be, or that the service is to stop
         self._wanted_to_stop = 0
@@ -213,7 +221,7 @@ class Service:
         shown = f"[{host}]" if ":" in host else host
         self.log.write("ready", seconds=round(time.monotonic() - self.began, 2), engines=number)
         self.say(
-            f"Serving {self.options.model} at http://{shown}:{port}/ with {number} worker{'s' * (number > 1)}. "
+            f"Serving {self.options.place} at http://{shown}:{port}/ with {number} worker{'s' * (number > 1)}. "
             "Press Ctrl-C to stop."
         )
 
@@ -231,9 +239,14 @@ class Service:
         task.add_done_callback(self._reloads.discard)
 
     async def _reloaded(self) -> None:
+        before = self.pool.facts
         try:
             facts = await self.pool.reload()
-            self.say(f"Serving {self.options.model} as it is now ({facts.bundle[:12]}).")
+            if facts is before:
+                already = "that is being served already, and is not loaded again"
+                self.say(f"{self.options.place}: this is the model ({facts.bundle[:12]}) {already}.")
+            else:
+                self.say(f"Serving {self.options.place} as it is now ({facts.bundle[:12]}).")
         except Problem as problem:
             self.say(f"The model is not loaded again: {problem.detail}.")
         except CarpError as error:

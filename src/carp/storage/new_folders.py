@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from carp.errors import UsageError
+from carp.errors import StorageError, UsageError
 from carp.storage.block_sums import facts_of
 from carp.storage.folder_locks import holding
 from carp.storage.leftovers import beside, sweep
@@ -45,6 +45,10 @@ def new_folder(path: Path | str, kind: str, *, overwrite: bool = False) -> Itera
                 yield partial
                 seal(partial, kind)
                 put_in_place(partial, path)
+            except StorageError as error:  # nobody knows the name of what is on its way, and it is gone
+                if error.where is not None and Path(error.where).is_relative_to(partial):
+                    error.where = str(path)
+                raise
             finally:
                 shutil.rmtree(partial, ignore_errors=True)  # unfinished, or what was there before
 

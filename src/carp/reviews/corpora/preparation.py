@@ -23,6 +23,7 @@ from carp.reviews.corpora.vocabulary_choice import WordCounts
 from carp.reviews.corpora.word_columns import WordColumns
 from carp.reviews.corpora.worker_pool import TaskPool, WorkerPool
 from carp.reviews.corpora.worker_processes import usable_cores
+from carp.reviews.sources.addresses import is_address
 from carp.reviews.sources.databases import SqlQuery
 from carp.reviews.sources.formats import open_sources
 from carp.reviews.sources.gathering import SourcesRead
@@ -30,7 +31,7 @@ from carp.reviews.sources.item_files import gather_items, open_items
 from carp.reviews.sources.ledger import Ledger
 from carp.reviews.sources.recognition import PathLike
 from carp.reviews.sources.request import OpenSource, SourceRequest
-from carp.reviews.sources.source_files import is_address, locate
+from carp.reviews.sources.source_files import locate
 from carp.reviews.sources.unpacking import PACKED_SHARE, packed_share
 from carp.reviews.split_parts import OnProgress
 from carp.storage import disk_errors, new_folder

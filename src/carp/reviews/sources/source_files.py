@@ -13,12 +13,12 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from carp.errors import CarpError, InputError
+from carp.reviews.sources.addresses import address_errors, is_address
 from carp.reviews.sources.encodings import detected_encoding
 from carp.reviews.sources.unpacking import (
     BOMB_FLOOR,
@@ -33,7 +33,6 @@ from carp.reviews.sources.unpacking import (
 
 STANDARD_INPUT = "-"
 SHEETS = "xl/workbook.xml"  # a zip archive with this member is a workbook of Excel
-_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -57,11 +56,6 @@ class Reading:
     def copy(self) -> Path:
         """A name for the next copy."""
         return self.folder / f"copy-{len(list(self.folder.iterdir()))}"
-
-
-def is_address(place: str | os.PathLike[str]) -> bool:
-    """Whether this is an address such as s3://bucket/key, and not a path."""
-    return bool(_ADDRESS.match(os.fspath(place)))
 
 
 def locate(places: Sequence[str | os.PathLike[str]]) -> list[Location]:
@@ -105,7 +99,7 @@ def _hidden(name: str) -> bool:
 
 
 def _remote(address: str) -> list[Location]:
-    with _remote_errors(address):
+    with address_errors(address):
         from fsspec.core import url_to_fs
 
         system, path = url_to_fs(address)
@@ -115,27 +109,6 @@ def _remote(address: str) -> list[Location]:
         if not found:
             raise InputError("there is no file", where=address, fix="check the address")
         return [Location(system.unstrip_protocol(one), int(system.info(one).get("size") or 0)) for one in found]
-
-
-@contextmanager
-def _remote_errors(address: str) -> Iterator[None]:
-    """Whatever goes wrong with an address is said in one sentence: each store has its own kinds of errors."""
-    try:
-        yield
-    except CarpError:
-        raise
-    except ImportError as error:
-        needed = getattr(error, "name", None) or str(error).splitlines()[0]
-        fix = "install it with pip"
-        raise InputError(f"this kind of address needs a package ({needed})", where=address, fix=fix) from None
-    except FileNotFoundError:
-        raise InputError("there is no such file or bucket", where=address, fix="check the address") from None
-    except Exception as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        fix = "check the address, the network and your credentials"
-        raise InputError(
-            f"the address cannot be read ({type(error).__name__}: {first})", where=address, fix=fix
-        ) from None
 
 
 def opened(location: Location, how: Reading) -> Iterator[SourceFile]:
@@ -163,7 +136,7 @@ def _local(location: Location, how: Reading) -> SourceFile:
         _copy(sys.stdin.buffer, copy)
         return check_file(SourceFile(copy, "standard input"))
     if is_address(location.place):
-        with _remote_errors(location.place):
+        with address_errors(location.place):
             import fsspec
 
             with fsspec.open(location.place, "rb") as remote:
