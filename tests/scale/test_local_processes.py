@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +19,10 @@ import torch
 import carp
 from carp.cli import entry
 from carp.reviews.shop.made_up_shop import make_shop
+from carp.scale import launched_process
 from carp.scale.local_processes import ProcessLost, run_together
 from carp.training.checkpoint import CHECKPOINT
+from carp.training.loop import Stopped
 
 SOURCE = Path(carp.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
@@ -114,3 +119,113 @@ def test_all_processes_well_is_well():
 
 def test_a_process_that_refuses_has_said_why():
     assert run_together(["train"], 2, "here") == 2
+
+
+def test_a_process_that_trains_with_others_ends_with_its_launcher(monkeypatch, tmp_path):
+    watched = []
+    monkeypatch.setattr(launched_process, "end_with_launcher", lambda: watched.append(True))
+    entry.main(["train", "nothing", "--out", str(tmp_path / "model"), "--set", "strange=1"])
+    assert watched
+
+
+# What each process does instead of a command: say that it is there, and wait until it is asked to end.
+WAITING = """
+import os, time
+if "RANK" in os.environ:
+    from carp.scale import launched_process
+    there = open(os.environ["THERE"], "w", buffering=1)
+    try:
+        launched_process.end_with_launcher()
+        print(os.getpid(), file=there)
+        while True:
+            time.sleep(0.01)
+    except KeyboardInterrupt:
+        print("interrupted", file=there)
+        os._exit(int(os.environ["ENDS_WITH"]))
+"""
+
+
+@pytest.fixture
+def waiting_processes(tmp_path):
+    """The environment of processes that wait, and the end of a pipe that is open as long as one of them is there."""
+    (tmp_path / "sitecustomize.py").write_text(WAITING)
+    pipe = tmp_path / "there"
+    os.mkfifo(pipe)
+    there = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    path = f"{tmp_path}{os.pathsep}{SOURCE}"
+    yield {**os.environ, "PYTHONPATH": path, "THERE": str(pipe), "ENDS_WITH": "1"}, there
+    os.close(there)
+
+
+def next_words(there):
+    """The next words; none where all processes have ended."""
+    assert select.select([there], [], [], 60)[0], "the processes are there and say nothing"
+    return os.read(there, 1000).decode().split()
+
+
+def last_words(there):
+    """What is said until all processes have ended."""
+    heard = []
+    while new := next_words(there):
+        heard += new
+    return heard
+
+
+def asking_when_all_are_there(there, asked, monkeypatch):
+    """The launcher is asked to end as soon as both processes wait."""
+    seen, asleep = [], time.sleep
+
+    def sleep(seconds):
+        if len(seen) == 2:
+            asleep(seconds)
+            return
+        seen.extend(next_words(there))
+        if len(seen) == 2:
+            os.kill(os.getpid(), asked)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+
+
+@pytest.fixture
+def unmoved():
+    """A signal that nobody handles fails a test instead of ending all of them."""
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("nobody handled the signal"))
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 143)])
+def test_a_launcher_that_is_asked_to_end_ends_all_processes_as_by_ctrl_c(
+    waiting_processes, unmoved, monkeypatch, asked, code
+):
+    environment, there = waiting_processes
+    asking_when_all_are_there(there, asked, monkeypatch)
+    assert run_together(["--version"], 2, "model.training", environment) == code
+    assert last_words(there) == ["interrupted", "interrupted"]
+
+
+def test_what_is_kept_is_said_where_the_first_process_could_not(waiting_processes, unmoved, monkeypatch, tmp_path):
+    environment, there = waiting_processes
+    (tmp_path / CHECKPOINT).touch()
+    asking_when_all_are_there(there, signal.SIGTERM, monkeypatch)
+    with pytest.raises(Stopped, match="training was interrupted; a checkpoint is kept") as caught:
+        run_together(["--version"], 2, str(tmp_path), {**environment, "ENDS_WITH": "75"})
+    assert caught.value.exit_code == 143
+    assert "--resume" in caught.value.fix
+
+
+def test_processes_end_where_their_launcher_is_killed(waiting_processes):
+    environment, there = waiting_processes
+    command = "from carp.scale.local_processes import run_together; run_together(['--version'], 2, 'here')"
+    launcher = subprocess.Popen([sys.executable, "-c", command], env=environment)
+    known = []
+    try:
+        while len(known) < 2:
+            known += next_words(there)
+        launcher.kill()
+        launcher.wait()
+        assert last_words(there) == ["interrupted", "interrupted"]
+    finally:
+        for number in known:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(number), signal.SIGKILL)

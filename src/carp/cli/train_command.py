@@ -86,10 +86,12 @@ def train(
 
     torchrun -m carp train ... trains in the processes that torchrun starts, also on several machines.
     """
+    from carp.scale.launched_process import end_with_launcher
     from carp.scale.local_processes import run_together
     from carp.storage import folder_size, sole_writer
     from carp.training.company import joined, own_device, own_rank, wanted_size
 
+    end_with_launcher()
     check_engine(engine, ray_address)
     settings = _training_settings(given)
     checkpoints = out.with_name(f"{out.name}.training")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,14 +10,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from carp.errors import CarpError
+from carp.scale.launched_process import STARTED
+from carp.training.checkpoint import CHECKPOINT
 from carp.training.company import LostCompany
+from carp.training.loop import Stopped
 
 AWHILE = 0.05  # seconds between looks at whether a process has ended
 SETTLING = 20.0  # seconds for the others to end
+HAS_SAID_WHY = (0, 1)  # exit codes of a first process that was stopped: it was done already, or printed what is kept
+TERMINATED = 128 + signal.SIGTERM  # the exit code that shells give to a command ended by SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends all processes as Ctrl-C does."""
 
 
 class ProcessLost(CarpError):
@@ -27,6 +39,7 @@ def run_together(words: Sequence[str], count: int, where: str, environment: Mapp
     """Run `carp` with these words in so many processes; the exit code of the first one.
 
     The first process speaks for all. If one fails, the others are ended, and the error says which it was and why.
+    Ctrl-C and SIGTERM end all of them, and so does the end of this process, however it comes.
 
     Args:
         words: What follows `carp` on the command line.
@@ -35,27 +48,66 @@ def run_together(words: Sequence[str], count: int, where: str, environment: Mapp
         environment: Instead of this process's own.
     """
     own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(count)}
-    own |= {"LOCAL_WORLD_SIZE": str(count), "CARP_STARTED_BY_CARP": "1"}
+    own |= {"LOCAL_WORLD_SIZE": str(count), STARTED: "1"}
     started: list[subprocess.Popen[bytes]] = []
     said = [tempfile.TemporaryFile() for _ in range(count)]  # noqa: SIM115
     try:
-        for rank in range(count):
-            place = {**(environment or os.environ), **own, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            place.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
-            errors = None if rank == 0 else said[rank]
-            command = [sys.executable, "-m", "carp", *words]
-            started.append(subprocess.Popen(command, env=place, stdout=None if rank == 0 else errors, stderr=errors))
-        return _watch(started, said, where)
-    except KeyboardInterrupt:
-        _settle(started)
-        return 1  # the first process has said what it kept
+        with _terminable():
+            for rank in range(count):
+                place = {**(environment or os.environ), **own, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                place.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+                started.append(_started(words, place, None if rank == 0 else said[rank]))
+            return _watch(started, said, where)
+    except KeyboardInterrupt as asked:
+        return _stop(started, where, TERMINATED if isinstance(asked, Terminated) else 1)
     finally:
         for process in started:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+            _let_go(process)
         for file in said:
             file.close()
+
+
+def _started(words: Sequence[str], place: Mapping[str, str], heard: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    """One process, which ends when its standard input closes. What it says goes to a file, or where this one's goes."""
+    command = [sys.executable, "-m", "carp", *words]
+    return subprocess.Popen(command, env=place, stdin=subprocess.PIPE, stdout=heard, stderr=heard)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None, "every process was started with a pipe"
+    process.stdin.close()
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM is raised meanwhile, as Ctrl-C is."""
+
+    def end(*_: int | FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(started: Sequence[subprocess.Popen[bytes]], where: str, code: int) -> int:
+    """End all processes in an orderly way. What is kept is said here where the first one could not."""
+    for process in started:
+        _let_go(process)
+    _settle(started)
+    first = started[0].returncode if started else None
+    if first in HAS_SAID_WHY:
+        return 0 if first == 0 else code
+    kept = (Path(where) / CHECKPOINT).exists()
+    fix = f"run the same command {'with --resume to go on' if kept else 'again'}"
+    stopped = Stopped(f"training was interrupted; {'a' if kept else 'no'} checkpoint is kept", where=where, fix=fix)
+    stopped.exit_code = code
+    raise stopped
 
 
 def _free_port() -> int:
