@@ -10,7 +10,7 @@ import pytest
 from carp.serve import http_connection
 from carp.serve.access_control import RateLimit
 from carp.serve.answer_writing import STRETCH, Outgoing
-from carp.serve.places import KEPT_FOR_PROBES, Places
+from carp.serve.connection_places import KEPT_FOR_PROBES, Places
 from opened_door import HEALTH, REQUEST, until, waiting, with_door
 
 LARGE = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
 
+from carp.serve.connection_places import Places
 from carp.serve.http_connection import HttpConnection
 from carp.serve.log_lines import LogLines
-from carp.serve.places import Places
 from carp.serve.problems import Problem
 from carp.serve.request_counts import OTHER
 from carp.serve.request_ids import request_id

@@ -20,10 +20,10 @@ import carp
 from carp.errors import CarpError, UsageError
 from carp.scale.served_copies import ServedCopies
 from carp.serve.access_control import AccessRules, RateLimit
+from carp.serve.connection_places import KEPT_FOR_PROBES
 from carp.serve.engine_pool import EnginePool
 from carp.serve.front_door import MOST_CONNECTIONS, FrontDoor
 from carp.serve.log_lines import LogLines
-from carp.serve.places import KEPT_FOR_PROBES
 from carp.serve.problems import Problem
 from carp.serve.request_counts import OTHER, Measure
 
