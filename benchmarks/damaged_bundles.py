@@ -40,7 +40,7 @@ def lay_out(folder: Path, files: Files) -> None:
 
 def content_of(folder: Path) -> str:
     """Everything a bundle says, as one sum."""
-    name, model, baseline, fitted, facts, log, guide = read_bundle(folder)
+    name, model, baseline, fitted, facts, log, guide, _ = read_bundle(folder)
     total = hashlib.sha256(json.dumps([name, facts, fitted.vocabulary.words], sort_keys=True).encode())
     for module in (model, baseline):
         for key, tensor in module.state_dict().items():

@@ -104,6 +104,7 @@ class Recommender:
         self._fitted: FittedModel | None = None
         self._guide: ReadingGuide | None = None  # of the saved model
         self.training_log = b""
+        self.bundle_sum = ""  # of the manifest of the folder that this was loaded from
 
     @classmethod
     def of(cls, fitted: FittedModel, *, training_log: bytes = b"", guide: ReadingGuide | None = None) -> Recommender:
@@ -354,6 +355,7 @@ class Recommender:
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
     def _take(self, fitted: FittedModel, guide: ReadingGuide | None = None) -> None:
+        self.bundle_sum = ""
         self._fitted, self._guide = fitted, guide
         for made in ("explainer", "advisor", "_likeness"):  # what was made of an earlier model
             self.__dict__.pop(made, None)
@@ -827,12 +829,14 @@ def load(folder: Path | str, *, device: str = "auto", key_file: Path | str | Non
         The recommender.
     """
     key = None if key_file is None else Path(key_file)
-    name, model, baseline, corpus, facts, log, guide = read_bundle(Path(folder), key)
+    name, model, baseline, corpus, facts, log, guide, read = read_bundle(Path(folder), key)
     where = place_for_answers(model, choose_device(device))
     kept = {f.name for f in dataclasses.fields(FittedCorpus)} | {"model", "config", "data", "made_with"}
     facts = {key: value for key, value in facts.items() if key not in kept}
     fitted = FittedModel(name, model.to(where).eval(), baseline.to(where), corpus, where, facts)
-    return Recommender.of(fitted, training_log=log, guide=guide)
+    loaded = Recommender.of(fitted, training_log=log, guide=guide)
+    loaded.bundle_sum = read
+    return loaded
 
 
 def finite(error: float) -> float | None:

@@ -100,6 +100,7 @@ def test_the_commands_one_by_one_in_a_clean_environment_serve_a_model(tmp_path):
     made = carp.Recommender("bias", min_reviews=1, device="cpu").fit(carp.read_reviews(shop.frame()), progress=False)
     made.save(tmp_path / "model")
     (tmp_path / "key").write_text("a-key-that-is-long-enough-for-a-test\n")
+    (tmp_path / "key").chmod(0o600)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = str(listening.getsockname()[1])

@@ -224,7 +224,7 @@ def test_a_mapped_model_that_was_damaged_is_refused(model, tmp_path, on_disk):
 
 
 def test_saving_and_opening_a_model_with_long_texts_takes_little_memory(model, tmp_path, on_disk):
-    name, network, baseline, fitted, facts, _, guide = read_bundle(model)
+    name, network, baseline, fitted, facts, _, guide, _ = read_bundle(model)
     longer = [text + " and so on" * 1_000 for text in fitted.texts]
     fitted = replace(fitted, texts=StringColumn.from_strings(longer))
     size = len(fitted.texts.data)

@@ -30,6 +30,12 @@ def status(rules, path="/api/about", **headers):
         (b"evil.example", 421),
         (b"localhost.evil.example", 421),
         (b"evil.example:80@localhost", 421),
+        (b"localhost:80@evil.example", 421),
+        (b"[::1]evil.example", 421),
+        (b"[::1]:80:80", 421),
+        (b"[localhost]", 421),
+        (b"localhost/evil.example", 421),
+        (b"localhost:", 421),
         (b"10.1.2.3", 421),
         (b"", 421),
     ],
@@ -71,6 +77,7 @@ def test_the_key_opens_and_nothing_else_does():
 def test_a_key_comes_from_a_file_or_the_environment_and_is_long_enough(tmp_path):
     file = tmp_path / "key"
     file.write_text(KEY.decode() + "\nsecond line\n")
+    file.chmod(0o600)
     assert read_key(file, "ignored") == KEY
     assert read_key(None, KEY.decode()) == KEY
     assert read_key(None, None) is None
@@ -79,6 +86,28 @@ def test_a_key_comes_from_a_file_or_the_environment_and_is_long_enough(tmp_path)
         with pytest.raises(carp.CarpError) as refused:
             read_key(*given)
         assert refused.value.fix
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o606, 0o644])
+def test_a_key_that_others_may_read_is_refused(tmp_path, mode):
+    file = tmp_path / "key"
+    file.write_text(KEY.decode())
+    file.chmod(mode)
+    with pytest.raises(carp.CarpError, match="others may read this key") as refused:
+        read_key(file, None)
+    assert refused.value.fix == f"chmod 600 {file}"
+
+
+def test_a_key_of_another_user_may_be_readable_by_its_group(tmp_path, monkeypatch):
+    """Those that run containers hand it over in that way."""
+    file = tmp_path / "key"
+    file.write_text(KEY.decode())
+    file.chmod(0o640)
+    monkeypatch.setattr("os.getuid", lambda: file.stat().st_uid + 1)
+    assert read_key(file, None) == KEY
+    file.chmod(0o644)
+    with pytest.raises(carp.CarpError, match="others may read this key"):
+        read_key(file, None)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "books.example", ""])

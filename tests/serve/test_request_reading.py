@@ -8,7 +8,7 @@ import json
 import pytest
 
 from carp.serve import http_connection
-from carp.serve.front_door import STEPS_OF_A_ROUND
+from carp.serve.front_door import STEPS_OF_A_ROUND, FrontDoor
 from carp.serve.request_reading import LARGEST_HEAD, PIECE, RequestReader
 from opened_door import HEALTH, asking_at_once, most_in_a_round, until, with_door
 
@@ -93,6 +93,18 @@ def test_health_is_read_before_all_bodies_in_small_chunks():
         return opened.app.begun_before_health
 
     assert with_door(test) == 0
+
+
+def test_a_short_request_is_read_at_once_though_others_have_had_all_turns_of_this_round(monkeypatch):
+    monkeypatch.setattr(FrontDoor, "may_read", False)
+
+    async def test(opened):
+        opened.door.read_later = lambda connection: connection.abort()  # who waits for its turn leaves
+        assert (await opened.asked(HEALTH.replace(b"1.1", b"1.0"))).startswith(b"HTTP/1.1 200 ")
+        with contextlib.suppress(ConnectionError):
+            assert await opened.asked(TINY) == b""
+
+    with_door(test)
 
 
 def test_a_client_that_sends_on_and_on_is_read_no_further_than_it_is_answered(read):

@@ -372,6 +372,7 @@ def test_a_foreign_host_is_not_answered(service):
 def test_a_service_with_a_key_and_a_port_for_metrics_ends_cleanly_when_interrupted(bundle, tmp_path):
     key = "a-key-of-many-characters"
     (tmp_path / "key").write_text(f"{key}\n")
+    (tmp_path / "key").chmod(0o600)
     options = ["--workers", "1", "--api-key-file", tmp_path / "key", "--metrics-port", "0", "--host", "0.0.0.0"]
     with serving(bundle, *options, "--log", tmp_path / "log") as (process, address, said):
         address = address.replace("0.0.0.0", "127.0.0.1")
@@ -385,7 +386,7 @@ def test_a_service_with_a_key_and_a_port_for_metrics_ends_cleanly_when_interrupt
             except urllib.error.HTTPError as error:
                 return error.code
 
-        assert status("/health") == status("/ready") == 200
+        assert status("/health") == status("/healthz") == status("/ready") == 200
         assert status("/") == status("/api/about") == status("/metrics") == 401
         assert status("/api/about", Authorization=f"Bearer {key}x") == 401
         assert status("/api/about", Authorization=f"Bearer {key}") == 200
@@ -393,6 +394,10 @@ def test_a_service_with_a_key_and_a_port_for_metrics_ends_cleanly_when_interrupt
         with urllib.request.urlopen(f"http://127.0.0.1:{watched}/metrics", timeout=PATIENCE) as answer:
             text = answer.read().decode()
         assert "carp_engines_alive 1\n" in text
+        assert raw(f"http://127.0.0.1:{watched}", b"GET /health HTTP/1.0\r\nHost: [::1]\r\n\r\n").split()[1] == b"200"
+        for path in (b"/openapi.json", b"/api/about", b"/docs", b"/"):
+            asked = b"GET " + path + b" HTTP/1.0\r\nHost: localhost\r\n\r\n"
+            assert raw(f"http://127.0.0.1:{watched}", asked).split()[1] == b"404"
         assert 'carp_requests_total{route="/api/about",status="401"} 0' not in text
         engines = all_engines_of(process, 1)
         process.send_signal(signal.SIGINT)

@@ -11,7 +11,9 @@ import signal
 import polars
 import pytest
 
+import carp
 from carp.errors import CarpError
+from carp.persist.bundle_checks import check_facts
 from carp.serve.access_control import check_administrator
 from carp.serve.engine_messages import EngineStarted, Loaded, LoadFailed
 from carp.serve.engine_pool import EnginePool
@@ -32,6 +34,19 @@ def updated(bundle, tmp_path):
     new = polars.DataFrame({**rows, "rating": [1] * 5, "text": ["It broke, and it was far too heavy for me."] * 5})
     update_model(folder, new, device="cpu")
     return folder
+
+
+def test_a_model_tells_the_sum_of_the_very_folder_that_was_opened(bundle, tmp_path, monkeypatch):
+    """Whatever is put in its place while it is being read."""
+    place = shutil.copytree(bundle, tmp_path / "place")
+
+    def check_what_was_opened(facts):
+        (place / "manifest.json").rename(tmp_path / "manifest of before")
+        (place / "manifest.json").write_text("{}")
+        check_facts(facts)
+
+    monkeypatch.setattr("carp.persist.bundle.check_facts", check_what_was_opened)
+    assert carp.load(place, device="cpu").bundle_sum == bundle_sum(bundle) != bundle_sum(place)
 
 
 def test_clients_do_not_notice_a_swap(bundle, updated, recommender, tmp_path):

@@ -118,6 +118,7 @@ class Bundle(NamedTuple):
     facts: dict[str, Any]
     log: bytes
     guide: ReadingGuide | None
+    sum: str  # of the manifest of the folder that was opened
 
 
 def read_bundle(folder: Path, key_file: Path | None = None) -> Bundle:
@@ -157,7 +158,7 @@ def _bundle(sealed: SealedFolder, facts: dict[str, Any], layout: int) -> Bundle:
         guide = ReadingGuide.from_columns(sealed.arrays(GUIDE), len(corpus.vocabulary), corpus.levels)
     sealed.check_all()
     facts |= differences(facts, KIND, str(sealed.path))
-    return Bundle(facts["model"], model.eval(), baseline, corpus, facts, log, guide)
+    return Bundle(facts["model"], model.eval(), baseline, corpus, facts, log, guide, sealed.sum)
 
 
 def _model(sealed: SealedFolder, facts: dict[str, Any], sizes: Sizes) -> RatingModel:

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from carp.errors import UsageError
 from carp.serve.problems import Problem, echo
+from carp.storage.secret_files import read_secret
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 SHORTEST_KEY = 16  # characters
+MOST_KEY = 4_096  # bytes of its file that are read
 OPEN_PATHS = (
     "/health",
     "/healthz",
@@ -27,6 +29,7 @@ OPEN_PATHS = (
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")  # said by a proxy
 MOST_CLIENTS = 10_000  # whose requests are counted; who asked longest ago is forgotten first
 Headers = Sequence[tuple[bytes, bytes]]
+_HOST = re.compile(r"(\[[0-9a-f.]*:[0-9a-f.:]*(?:%[a-z0-9._~%-]+)?\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
 _ORIGIN = re.compile(r"(https?://(?:[a-z0-9-]+\.)*[a-z0-9-]+(?::[0-9]{1,5})?)/?")
 
 
@@ -80,7 +83,7 @@ def read_key(file: Path | None, given: str | None) -> bytes | None:
     where = str(file) if file is not None else "CARP_API_KEY"
     if file is not None:
         try:
-            given = file.read_text("utf-8").partition("\n")[0]
+            given = read_secret(file, MOST_KEY, of_a_group=True).partition(b"\n")[0].decode()
         except (OSError, UnicodeDecodeError) as error:
             fix = "give a text file whose first line is the key"
             raise UsageError("the key cannot be read", where=where, fix=fix) from error
@@ -137,11 +140,11 @@ class AccessRules:
         given = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(given) != 1:
             return Problem(400, "the request has no Host header, or several", fix="send exactly one", kind="host")
-        name = _bare(_without_port(given[0]))
-        if name in self.names or (self.any_number and _is_number(name)):
+        name = _without_port(given[0])
+        if name is not None and (name in self.names or (self.any_number and _is_number(name))):
             return None
         fix = "ask by a name that the service knows, or start it with --allowed-host and this one"
-        return Problem(421, f"nothing is served as {echo(name)} here", fix=fix, kind="host")
+        return Problem(421, f"nothing is served as {echo(name or given[0])} here", fix=fix, kind="host")
 
     def wrong_key(self, headers: Headers) -> Problem | None:
         if self.key is None:
@@ -157,14 +160,14 @@ def _bare(name: str) -> str:
     return name.strip().strip("[]").rstrip(".").lower()
 
 
-def _without_port(host: str) -> str:
+def _without_port(host: str) -> str | None:
+    """The name or number of a Host header; None where it is not written as one.
+
+    >>> [_without_port(host) for host in ("a.:80", "[::1]:80", "a:80@b", "[::1]b", "a b", "")]
+    ['a', '::1', None, None, None, None]
     """
-    >>> [_without_port(host) for host in ("a:80", "[::1]:80", "[::1]", "a")]
-    ['a', '[::1]', '[::1]', 'a']
-    """
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    found = _HOST.fullmatch(host.strip())
+    return _bare(found[1]) if found is not None else None
 
 
 def _is_number(name: str) -> bool:

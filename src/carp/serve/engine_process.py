@@ -34,7 +34,6 @@ from carp.serve.engine_messages import (
 )
 
 if TYPE_CHECKING:
-    from carp.recommender import Recommender
     from carp.serve.engine_calls import CallAnswerer
     from carp.serve.shared_readings import SharedReadings
 
@@ -77,38 +76,26 @@ def _load(door: socket.socket, model: Path, results: Path | None) -> _Family:
     _tell(door, Progress("loading torch"))
     import torch
 
+    import carp
     from carp.serve.answer_service import AnswerService
     from carp.serve.engine_calls import CallAnswerer
     from carp.serve.shared_readings import SharedReadings
 
     torch.set_num_threads(1)  # before the fork: threads do not survive it
     _tell(door, Progress("loading the model"))
-    recommender, bundle = _loaded(model)
+    recommender = carp.load(model, device="cpu")
     service = AnswerService(recommender)
     _tell(door, Progress("reading documents"))
     service.warm(explain=not torch.accelerator.is_available())  # where gradients start threads, engines take the first
     answerer, readings = CallAnswerer(service, results), SharedReadings(service)
     told = answerer.about()
     gc.freeze()  # what is kept for good is not looked through again and again, nor copied into each engine by that
-    _tell(door, Loaded(bundle, recommender.name, told))
+    _tell(door, Loaded(recommender.bundle_sum, recommender.name, told))
     return _Family(door, answerer, readings)
 
 
-def _loaded(model: Path) -> tuple[Recommender, str]:
-    """The recommender and the sum of the very bundle it was loaded from, which may be replaced at any moment."""
-    import carp
-
-    before = ""
-    while True:
-        with contextlib.suppress(OSError):  # loading says what is wrong
-            before = bundle_sum(model)
-        recommender = carp.load(model, device="cpu")
-        if bundle_sum(model) == before:
-            return recommender, before
-
-
 def bundle_sum(model: Path) -> str:
-    """The sha256 sum of a bundle's manifest, which holds the sums of everything else."""
+    """The sha256 sum of the manifest that is at its place now; that of a loaded model is its own `bundle_sum`."""
     return hashlib.sha256((model / "manifest.json").read_bytes()).hexdigest()
 
 

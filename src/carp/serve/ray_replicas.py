@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import carp
 from carp.errors import CarpError, UsageError
 from carp.scale.ray_cluster import Versions, check_versions, connected, this_carp
-from carp.serve.engine_process import bundle_sum
 from carp.serve.server import ServiceOptions
 
 if TYPE_CHECKING:
@@ -84,8 +83,9 @@ def _deploy(options: ServiceOptions) -> str:
     from ray import serve
 
     # A damaged model is refused here, in words.
-    carp.load(options.model, device="cpu").fitted_corpus.check_texts()
-    order = ReplicaOrder(options, bundle_sum(options.model), this_carp())
+    recommender = carp.load(options.model, device="cpu")
+    recommender.fitted_corpus.check_texts()
+    order = ReplicaOrder(options, recommender.bundle_sum, this_carp())
 
     def build() -> Any:
         return replica_app(order)
@@ -144,7 +144,7 @@ def replica_app(order: ReplicaOrder) -> FastAPI:
     check_versions(order.wanted)
     options = order.options
     recommender = carp.load(options.model, device="cpu")
-    if bundle_sum(options.model) != order.bundle:
+    if recommender.bundle_sum != order.bundle:
         fix = "ask for it again with SIGHUP"
         raise CarpError("the model was replaced while it was being loaded", where=str(options.model), fix=fix)
     engine = LocalEngine(recommender, options.results, order.bundle)

@@ -85,6 +85,7 @@ class RequestReader:
         self._steps = 0
         self._head_bytes = 0
         self._framing = self._since_body = 0
+        self._length = 0  # of the body, where the headers say it
         self._parser: Any = httptools.HttpRequestParser(self)
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)  # what follows is ignored, not an error
 
@@ -98,8 +99,14 @@ class RequestReader:
         return self.last or self.refusal is not None
 
     def next_piece(self) -> int:
-        """How many bytes are read next: the parser keeps what is not complete, so it gets no more than the limit."""
-        return min(PIECE, LARGEST_HEAD - self._head_bytes) if self.in_head else PIECE
+        """How many bytes are read next: the parser keeps what is not complete, so it gets no more than the limit.
+
+        A body whose length is known takes one step, however much of it there is.
+        """
+        if self.in_head:
+            return min(PIECE, LARGEST_HEAD - self._head_bytes)
+        known = 0 if self.incoming is None else self._length - len(self.incoming.body)
+        return max(PIECE, known)
 
     def read(self, piece: memoryview) -> int:
         """Read a piece; how many steps that took."""
@@ -182,7 +189,8 @@ class RequestReader:
         given = dict(asked.headers)
         length = given.get(b"content-length", b"0")
         self.waits_for_word = given.get(b"expect", b"").lower() == b"100-continue"
-        if length.isdigit() and int(length) > LARGEST_BODY:
+        self._length = int(length) if length.isdigit() else 0
+        if self._length > LARGEST_BODY:
             self.refusal = self.refusal or too_large()
         try:
             asked.path_and_query()

@@ -44,6 +44,7 @@ class SealedFolder:
     path: Path
     kind: str
     manifest: dict[str, Any]
+    sum: str  # sha256 of the manifest, which holds the sums of everything else
     _files: dict[str, BufferedReader] = field(default_factory=dict)
     _checked: set[str] = field(default_factory=set)
 
@@ -230,7 +231,7 @@ def _from_handle(handle: int, path: Path, kind: str, key_file: Path | None) -> S
         with contextlib.suppress(_Gone):
             signature = _small_file(handle, SIGNATURE)
         check_signature(content, signature, key_file, path)
-    folder = SealedFolder(path, kind, json_of(content, path / MANIFEST))
+    folder = SealedFolder(path, kind, json_of(content, path / MANIFEST), hashlib.sha256(content).hexdigest())
     _check_manifest(folder)
     try:
         for name, facts in folder.manifest["files"].items():

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
 from carp.errors import DamagedError, StorageError, UsageError
+from carp.storage.secret_files import read_secret
 from carp.storage.written_files import disk_errors, json_of, write_json
 
 MANIFEST = "manifest.json"
@@ -26,13 +25,10 @@ ALGORITHM = "hmac-sha256"
 def read_key(path: Path) -> bytes:
     """The key in a file that nobody else may read."""
     try:
-        with path.open("rb") as file:
-            mode, key = os.fstat(file.fileno()).st_mode, file.read(MOST_KEY + 1)
+        key = read_secret(path, MOST_KEY + 1)
     except OSError as error:
         fix = "make one with: head -c 32 /dev/urandom > key; chmod 600 key"
         raise StorageError(f"the key cannot be read ({error.strerror or error})", where=str(path), fix=fix) from error
-    if stat.S_IMODE(mode) & 0o077:
-        raise UsageError("others may read this key", where=str(path), fix=f"chmod 600 {path}")
     if not LEAST_KEY <= len(key) <= MOST_KEY:
         what = f"a key has {LEAST_KEY} to {MOST_KEY} bytes, and this file another number"
         raise UsageError(what, where=str(path), fix="make one with: head -c 32 /dev/urandom > key")
