@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pathlib
@@ -118,6 +119,17 @@ def test_a_line_of_a_log_that_does_not_fit_is_a_full_disk(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:3]))
     with pytest.raises(StorageError, match="no space left"):
         append_json_line(pathlib.Path(tmp_path / "log.jsonl"), {"epoch": 1})
+
+
+def test_a_full_disk_names_the_folder_that_was_asked_for_and_not_what_was_on_its_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no space left")))
+    with (
+        pytest.raises(StorageError, match="no space left") as caught,
+        new_folder(tmp_path / "model", "model") as partial,
+    ):
+        write_bytes(partial / "weights", b"1")
+    assert caught.value.where == str(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("can_exchange", [True, False], ids=["in one step", "in two steps"])

@@ -302,6 +302,37 @@ def test_a_damaged_file_among_many_is_named(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def damaged(part):
+    part.write_bytes(part.read_bytes()[:-20])
+
+
+def renamed(part):
+    polars.read_parquet(part).rename({"text": "words"}).write_parquet(part)
+
+
+def retyped(part):
+    polars.read_parquet(part).with_columns(rating=polars.lit("many")).write_parquet(part)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said", "fix"),
+    [
+        (damaged, "the table cannot be read", "check that it is a whole Parquet file"),
+        (renamed, "has a column 'words' that the first part has not and lacks the column 'text'", "give the files one"),
+        (retyped, "has String in the column 'rating', where the first part has", "write it again with the same"),
+    ],
+)
+def test_the_part_of_a_data_set_that_cannot_be_used_is_named(tmp_path, harm, said, fix):
+    for name in ("a", "b", "c"):
+        polars.DataFrame(ROWS[:2]).write_parquet(tmp_path / f"{name}.parquet")
+    harm(tmp_path / "b.parquet")
+    with pytest.raises(InputError) as caught:
+        read_reviews(tmp_path)
+    assert caught.value.where == str(tmp_path / "b.parquet")
+    assert said in caught.value.what
+    assert fix in caught.value.fix
+
+
 def test_a_parquet_data_set_is_one_table_with_the_columns_its_folders_name(tmp_path):
     folder = tmp_path / "set"
     for row in ROWS:

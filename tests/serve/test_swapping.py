@@ -31,7 +31,8 @@ def updated(bundle, tmp_path):
     """The bundle with a review that moves its answers."""
     folder = shutil.copytree(bundle, tmp_path / "updated")
     rows = {"user": ["person-005"] * 5, "item": [f"thing-00{n}" for n in range(4, 9)]}
-    new = polars.DataFrame({**rows, "rating": [1] * 5, "text": ["It broke, and it was far too heavy for me."] * 5})
+    said = [f"It broke after {days} days, and it was far too heavy for me." for days in range(5)]
+    new = polars.DataFrame({**rows, "rating": [1] * 5, "text": said})
     update_model(folder, new, device="cpu")
     return folder
 

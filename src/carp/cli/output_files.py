@@ -50,11 +50,13 @@ def check_new_file(path: Path, overwrite: bool) -> None:
     check_may_write(path)
 
 
-def check_may_write(path: Path) -> None:
+def check_may_write(path: Path, option: str = "--out") -> None:
+    """Refuse a place where nothing could be written in the end."""
     parent = path.absolute().parent
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
     if not parent.is_dir():
-        raise StorageError("this is a file, and a folder is needed here", where=str(parent), fix="choose another --out")
+        what = "this is a file, and a folder is needed here"
+        raise StorageError(what, where=str(parent), fix=f"choose another {option}")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise StorageError("you may not write here", where=str(parent), fix="choose a folder you may write to")

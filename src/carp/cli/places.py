@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from carp.errors import UsageError
-from carp.reviews.sources.addresses import is_address, path_at
 
 HERE_ALONE = "give a path of this machine"
 
@@ -77,7 +76,7 @@ def new_place(text: str | Path) -> Path | Address:
 def text_or_file(text: str) -> str:
     """A file that is read, or a word that means something else."""
     found = _place(text, FileNamedThere)
-    return found if isinstance(found, Address) else str(found) if is_address(text) else text
+    return found if isinstance(found, Address) else _path_at(text) or text
 
 
 def new_path(text: str | Path) -> Path:
@@ -100,5 +99,14 @@ def secret_path(text: str | Path) -> Path:
 
 def _place(text: str | Path, kind: type[Address]) -> Path | Address:
     """An address, or else a path; one that begins with file:// is a path too."""
+    from carp.reviews.sources.addresses import is_address  # only now: the help of all commands needs none of it
+
     written = str(text)
-    return kind(written) if is_address(written) and path_at(written) is None else Path(path_at(written) or written)
+    path = _path_at(written)
+    return kind(written) if path is None and is_address(written) else Path(path or written)
+
+
+def _path_at(text: str) -> str | None:
+    from carp.reviews.sources.addresses import path_at
+
+    return path_at(text)

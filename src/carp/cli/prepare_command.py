@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,29 +13,31 @@ import typer
 from carp.cli.messages import progress_bars, say, show_json
 from carp.cli.options import AsJson, Engine, Out, Overwrite, RayAddress, check_engine, key_values
 from carp.cli.output_files import check_new_folder
+from carp.cli.reading_options import (
+    Columns,
+    Database,
+    Encoding,
+    Files,
+    Format,
+    NoTitles,
+    Since,
+    Sql,
+    Until,
+    days_kept,
+    source_of,
+)
 from carp.errors import UsageError
 
 if TYPE_CHECKING:
-    from carp.reviews.corpora.cleaning import DaysKept
     from carp.reviews.corpora.preparation import Prepared
     from carp.reviews.corpora.worker_pool import TaskPool
-    from carp.reviews.sources.databases import SqlQuery
 
 
 def prepare(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE...",
-            help="Files of reviews, folders, patterns such as 'reviews/*.csv', addresses such as s3://bucket/key, or - "
-            "for standard input. Files may be packed with gzip, zstd or zip.",
-        ),
-    ] = None,
+    files: Files = None,
     *,
     out: Out,
-    format: Annotated[
-        str, typer.Option(help="amazon, amazon2023, yelp, beer, jsonl, csv, parquet or xlsx. auto looks at the file.")
-    ] = "auto",
+    format: Format = "auto",
     min_reviews: Annotated[int, typer.Option(min=1, help="Drop users and items with fewer reviews.")] = 5,
     copies: Annotated[
         str | None,
@@ -56,27 +57,12 @@ def prepare(
     clip_ratings: Annotated[
         bool, typer.Option("--clip-ratings", help="Move ratings outside the range to its nearest end.")
     ] = False,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text, time, split or title."),
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Encoding of the files, such as cp1252. Default: look at them.")
-    ] = None,
-    sql: Annotated[
-        str | None,
-        typer.Option(metavar="QUERY", help="Read the reviews by a query to --database instead of from files."),
-    ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="A file of SQLite or DuckDB, or an address, postgresql://user@host/name."),
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="DAY", help="Leave out reviews before this day, such as 2016-01-01.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="DAY", help="Leave out reviews after this day, such as 2017-12-31.")
-    ] = None,
+    column: Columns = None,
+    encoding: Encoding = None,
+    sql: Sql = None,
+    database: Database = None,
+    since: Since = None,
+    until: Until = None,
     items: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Titles, categories, descriptions and pictures of the items. Repeatable."),
@@ -87,9 +73,7 @@ def prepare(
             metavar="ROLE=NAME", help="Name the column of --items for item, title, category, description or picture."
         ),
     ] = None,
-    no_titles: Annotated[
-        bool, typer.Option("--no-titles", help="Do not take names of items in the reviews as their titles.")
-    ] = False,
+    no_titles: NoTitles = False,
     engine: Engine = "here",
     ray_address: RayAddress = None,
     overwrite: Overwrite = False,
@@ -104,10 +88,10 @@ def prepare(
     if item_columns and not items:
         raise UsageError("there is no file about items", where="--item-column", fix="give it with --items FILE")
     check_new_folder(out, "corpus", overwrite)
-    given = _given(files, sql, database)
+    given = source_of(files, sql, database, "carp prepare")
     asked = SourceRequest(format, columns or None, rating_range, clip_ratings, titles=not no_titles, encoding=encoding)
     asked = replace(asked, markup=as_in_paper)
-    days = _days(since, until)
+    days = days_kept(since, until)
     check_engine(engine, ray_address)
     with pool_on(engine, ray_address) as pool, progress_bars() as stage:
         prepared = prepare_corpus(
@@ -126,42 +110,6 @@ def prepare(
             reading_items=stage("reading about items") if items else None,
         )
     _report_corpus(prepared, out, as_json)
-
-
-def _given(files: list[str] | None, sql: str | None, database: str | None) -> list[str] | SqlQuery:
-    """The files, or the query to a database; never both."""
-    from carp.reviews.sources.databases import SqlQuery
-
-    if (sql is None) != (database is None):
-        where, other = ("--sql", "--database") if database is None else ("--database", "--sql")
-        raise UsageError(f"{where} needs {other}", where="carp prepare", fix=f"give {other} too")
-    if sql is None or database is None:
-        if not files:
-            fix = "give files of reviews, or --sql with --database"
-            raise UsageError("there is nothing to read", where="carp prepare", fix=fix)
-        return files
-    if files:
-        fix = "give files or --sql, and prepare the others separately"
-        raise UsageError("files and a query cannot be mixed", where="carp prepare", fix=fix)
-    return SqlQuery(sql, database)
-
-
-def _days(since: str | None, until: str | None) -> DaysKept | None:
-    from carp.reviews.corpora.cleaning import DaysKept
-
-    if since is None and until is None:
-        return None
-    first, last = _day(since, "--since"), _day(until, "--until")
-    if first is not None and last is not None and last < first:
-        raise UsageError("the last day is before the first", where="--until", fix="exchange the two")
-    return DaysKept(first, last)
-
-
-def _day(text: str | None, option: str) -> date | None:
-    try:
-        return None if text is None else date.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a day", where=option, fix="write it as in 2016-01-31") from None
 
 
 def _cleaning(copies: str | None, as_in_paper: bool) -> dict[str, Any]:

@@ -4,28 +4,57 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from carp.cli.messages import naming, say, show_json
 from carp.cli.options import AsJson, ChangedModel, key_values
+from carp.cli.output_files import check_may_write
+from carp.cli.places import new_path
+from carp.cli.reading_options import (
+    Columns,
+    Database,
+    Encoding,
+    Files,
+    Format,
+    NoTitles,
+    Since,
+    Sql,
+    Until,
+    days_kept,
+    source_of,
+)
+from carp.errors import UsageError
 
 if TYPE_CHECKING:
     from carp.upkeep.answer_moves import AnswerMoves, Moved
     from carp.upkeep.forgetting import ForgetReport
     from carp.upkeep.updating import UpdateReport
 
+DROPPED = {
+    "wordless": "without a word",
+    "duplicates": "repeated",
+    "copies": "copied by one person",
+    "days": "of other days or without a date",
+}
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or cuda:N.")]
 
 
 def update(
     model: ChangedModel,
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="New reviews, in any format prepare reads.")],
-    format: Annotated[str, typer.Option(help="As for carp prepare. auto looks at the file.")] = "auto",
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROLE=NAME", help="Name the column for user, item, rating, text or title."),
+    files: Files = None,
+    format: Format = "auto",
+    column: Columns = None,
+    encoding: Encoding = None,
+    sql: Sql = None,
+    database: Database = None,
+    since: Since = None,
+    until: Until = None,
+    no_titles: NoTitles = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", parser=new_path, help="File to write: every record that could not be used."),
     ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit again on all reviews. Only models that are solved for in closed form.")
@@ -40,12 +69,19 @@ def update(
     from carp.upkeep.updating import update_model
 
     columns = key_values(column, "--column") or None
+    source, days = source_of(files, sql, database, "carp update"), days_kept(since, until)
+    if rejects is not None and rejects.exists():
+        raise UsageError("this already exists", where=str(rejects), fix="choose another --rejects")
+    if rejects is not None:
+        check_may_write(rejects, "--rejects")
+    reading: dict[str, Any] = {"format": format, "columns": columns, "encoding": encoding, "titles": not no_titles}
     with naming(model):
-        report = update_model(model, list(files), device=device, refit=refit, format=format, columns=columns)
+        report = update_model(model, source, device=device, refit=refit, days=days, rejects=rejects, **reading)
     if as_json:
         show_json({"model": str(model), **asdict(report)})
     else:
         _report_update(model, report)
+        _tell_rejected(report, rejects)
 
 
 def _report_update(model: Path, report: UpdateReport) -> None:
@@ -56,7 +92,9 @@ def _report_update(model: Path, report: UpdateReport) -> None:
     came += [f"{report.known_already:,} more were known already"] if report.known_already else []
     people = f"{_counted(report.touched_users, 'person', 'people')} ({report.new_users:,} new)"
     things = f"{_counted(report.touched_items, 'thing', 'things')} ({report.new_items:,} new)"
-    lines = [("came in", ", ".join(came)), ("read anew", f"{people}, {things}")]
+    lines = [("came in", ", ".join(came))]
+    lines += [("dropped", dropped)] if (dropped := _dropped(report)) else []
+    lines.append(("read anew", f"{people}, {things}"))
     if report.moved is not None:
         lines += _moves(report.moved)
     print(facts_table(lines))
@@ -67,6 +105,23 @@ def _report_update(model: Path, report: UpdateReport) -> None:
     if report.moved is not None and not report.moved.touched.largest and report.touched_users > report.new_users:
         say("Known people and things are answered as before: this model learns them by training alone.")
     say(f"{model}: {'updated' if report.reviews else 'nothing to do'}. A running service takes it on SIGHUP.")
+
+
+def _dropped(report: UpdateReport) -> str:
+    """What was left out, by reason, in the words of carp prepare; empty where nothing was."""
+    told = [f"{_counted(report.rejected, 'record', 'records')} that cannot be used"] if report.rejected else []
+    return ", ".join(told + [f"{count:,} {DROPPED[reason]}" for reason, count in report.dropped.items() if count])
+
+
+def _tell_rejected(report: UpdateReport, rejects: Path | None) -> None:
+    for one in report.first_rejected:
+        value = "" if one["value"] is None else f", {one['value']}"
+        say(f"{one['file']} line {one['line']:,}: {one['reason']}{value}")
+    more = report.rejected - len(report.first_rejected)
+    if rejects is not None:
+        say(f"All records that cannot be used are listed in {rejects}.")
+    elif more:
+        say(f"… and {more:,} more; --rejects FILE lists all of them.")
 
 
 def _counted(number: int, one: str, more: str) -> str:

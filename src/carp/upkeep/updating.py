@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from carp.errors import InputError, UsageError
 from carp.recommender import Recommender, load
+from carp.reviews.corpora.cleaning import DaysKept
 from carp.reviews.rating_scale import RatingScale
-from carp.reviews.sources.ledger import Reviews
+from carp.reviews.sources.ledger import Ledger, Reviews
 from carp.storage import sole_writer
 from carp.training.fitted_corpus import FittedCorpus
 from carp.training.fitted_model import FittedModel
 from carp.upkeep.answer_moves import AnswerMoves, answer_moves
-from carp.upkeep.revised_corpus import AddedReviews, RevisedCorpus, revise
+from carp.upkeep.new_reviews import new_reviews
+from carp.upkeep.revised_corpus import RevisedCorpus, revise
 from carp.upkeep.revised_model import revised_model, sides_again
 
 OUTSIDE = "rating lies outside"  # how the ledger begins this reason
 ENOUGH_TO_DOUBT = 20  # new ratings
 RARE = 0.05  # of the ratings a model knows
+SHOWN_REJECTIONS = 5
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,21 @@ class UpdateReport:
     fitted_again: bool  # the whole model, which is in closed form
     moved: AnswerMoves | None  # None where nothing came in
     doubt: str | None = None  # whether the new ratings are on the model's scale
+    rejected: int = 0  # records that could not be used
+    reasons: dict[str, int] = field(default_factory=dict)  # why, and how many of each
+    first_rejected: list[dict[str, Any]] = field(default_factory=list)  # file, line, reason and value
+    dropped: dict[str, int] = field(default_factory=dict)  # reviews that cleaning left out, by reason
 
 
 def update_model(
-    folder: Path | str, source: Any, *, device: str = "auto", refit: bool = False, **reading: Any
+    folder: Path | str,
+    source: Any,
+    *,
+    device: str = "auto",
+    refit: bool = False,
+    days: DaysKept | None = None,
+    rejects: Path | None = None,
+    **reading: Any,
 ) -> UpdateReport:
     """Put new reviews into a saved model, which is replaced as a whole or not at all.
 
@@ -52,6 +66,8 @@ def update_model(
         source: What `read_reviews` reads.
         device: auto, cpu, cuda or cuda:N.
         refit: Fit a model in closed form again on all reviews, instead of solving for those who are touched.
+        days: Leave out reviews of other days.
+        rejects: A file for all records that could not be used, as JSON lines.
         **reading: What else `read_reviews` takes, except for the range of ratings, which is the model's.
 
     Returns:
@@ -60,7 +76,10 @@ def update_model(
     folder = Path(folder)
     with sole_writer(folder):
         before = load(folder, device=device)
-        after, report = update(before, read_for(before, source, **reading), refit=refit)
+        reviews = read_for(before, source, **reading)
+        after, report = update(before, reviews, refit=refit, days=days)
+        if rejects is not None:
+            reviews.ledger.save(rejects)
         if report.reviews:
             after.save(folder, overwrite=True)
     return report
@@ -103,13 +122,16 @@ def _doubt(corpus: FittedCorpus, stars: NDArray[np.float64]) -> str | None:
     )
 
 
-def update(before: Recommender, reviews: Reviews, *, refit: bool = False) -> tuple[Recommender, UpdateReport]:
+def update(
+    before: Recommender, reviews: Reviews, *, refit: bool = False, days: DaysKept | None = None
+) -> tuple[Recommender, UpdateReport]:
     """A recommender that knows these reviews too.
 
     Args:
         before: Stays as it is.
-        reviews: On the model's own rating scale.
+        reviews: On the model's own rating scale. They are cleaned as the model's own were.
         refit: Fit a model in closed form again on all reviews.
+        days: Leave out reviews of other days.
 
     Returns:
         The new recommender, and what the reviews did to it.
@@ -117,10 +139,11 @@ def update(before: Recommender, reviews: Reviews, *, refit: bool = False) -> tup
     _refuse_other_words(before)
     _refuse_refit(before, refit)
     corpus = before.fitted_corpus
-    added, replaced, known_already = _news(corpus, reviews)
+    added, replaced, known_already, dropped = new_reviews(corpus, reviews, days)
     refit = refit or not (before.model.learns or before.model.takes_in)
+    left_out: dict[str, Any] = {**_rejected(reviews.ledger), "dropped": dropped}
     if not len(added):
-        return before, UpdateReport(0, 0, known_already, 0, 0, 0, 0, False, None)
+        return before, UpdateReport(0, 0, known_already, 0, 0, 0, 0, False, None, **left_out)
     revision = revise(corpus, gone=replaced, added=added)
     after, moves = revised(before, revision, refit=refit)
     new_users, new_items = (int((old < 0).sum()) for old in (revision.old.users, revision.old.items))
@@ -135,9 +158,16 @@ def update(before: Recommender, reviews: Reviews, *, refit: bool = False) -> tup
         fitted_again=refit,
         moved=moves,
         doubt=_doubt(corpus, np.asarray(added.stars)),
+        **left_out,
     )
     _note(after.facts, "updated", len(added))
     return after, report
+
+
+def _rejected(ledger: Ledger) -> dict[str, Any]:
+    """What a report says of records that could not be used: how many, why, and the first of them."""
+    first = [msgspec.structs.asdict(one) for one in ledger.rejections[:SHOWN_REJECTIONS]]
+    return {"rejected": ledger.rejected, "reasons": dict(ledger.counts), "first_rejected": first}
 
 
 def revised(before: Recommender, revision: RevisedCorpus, *, refit: bool) -> tuple[Recommender, AnswerMoves]:
@@ -168,25 +198,6 @@ def measure_again(recommender: Recommender) -> None:
     """What was measured of the model on its own reviews: the spread of its degrees and of its errors."""
     recommender.facts["degree_scale"] = recommender.explainer.degree_scale()
     recommender.facts["margin"] = recommender.fitted_model.measure_margin()
-
-
-def _news(corpus: FittedCorpus, reviews: Reviews) -> tuple[AddedReviews, list[int], int]:
-    """What is new in these reviews, the records that it replaces, and how many were known word for word."""
-    scale = RatingScale(corpus.scale.low, corpus.scale.high, clip=False, origin="the model")
-    stars = scale.to_stars(reviews.ratings, corpus.levels).tolist()
-    titles: Sequence[str | None] = reviews.titles or [None] * len(reviews)
-    pairs = zip(reviews.users, reviews.items, strict=True)
-    last = {pair: row for pair, *row in zip(pairs, stars, reviews.texts, titles, reviews.times, strict=True)}
-    users, items = corpus.users.index(), corpus.items.index()
-    rows, replaced, known_already = [], [], 0
-    for (user, item), (star, text, title, time) in last.items():
-        record = corpus.record_of_pair.get((users.get(user, -1), items.get(item, -1)))
-        if record >= 0 and corpus.texts[record] == text and abs(corpus.rating[record] - star) < 1e-4:
-            known_already += 1
-            continue
-        replaced += [record] if record >= 0 else []
-        rows.append((user, item, star, text, title, time))
-    return (AddedReviews(*zip(*rows, strict=True)) if rows else AddedReviews()), replaced, known_already
 
 
 def _refuse_other_words(recommender: Recommender) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from carp.errors import InputError
@@ -25,10 +26,47 @@ def table_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"the table cannot be read ({first[:200]})", where=name, fix="check that it is a whole Parquet file"
-        ) from None
+        found = _part_to_blame(Path(name)) if Path(name).is_dir() else None
+        raise found or _unreadable(error, name) from None
+
+
+def _unreadable(error: Exception, name: str) -> InputError:
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    what = f"the table cannot be read ({first[:200]})"
+    return InputError(what, where=name, fix="check that it is a whole Parquet file")
+
+
+def _part_to_blame(folder: Path) -> InputError | None:
+    """Which file of a data set cannot be read, or has other columns than the first; polars does not always say."""
+    import polars
+
+    first: dict[str, Any] = {}
+    parts = [one for one in sorted(folder.rglob("*")) if one.is_file()]
+    for part in parts:
+        try:
+            table = polars.scan_parquet(part)
+            schema = dict(table.collect_schema())
+            for _ in _batches(table):
+                pass
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+            return _unreadable(error, str(part))
+        first = first or schema
+        if other := _otherwise(schema, first):
+            fix = "write it again with the same columns, or give the files one by one instead of the folder"
+            return InputError(f"{other}, and the data set is one table", where=str(part), fix=fix)
+    return None
+
+
+def _otherwise(schema: dict[str, Any], first: dict[str, Any]) -> str:
+    """What is other in the columns of a part than in those of the first one; empty if nothing is."""
+    told = [f"has a column {name!r} that the first part has not" for name in schema if name not in first]
+    told += [f"lacks the column {name!r}" for name in first if name not in schema]
+    told += [
+        f"has {schema[name]} in the column {name!r}, where the first part has {kind}"
+        for name, kind in first.items()
+        if name in schema and schema[name] != kind
+    ]
+    return f"this part {' and '.join(told[:3])}" if told else ""
 
 
 def scan_parquet(file: SourceFile) -> Any:
@@ -89,12 +127,15 @@ def _bounded(rows: Iterator[Sequence[Any]], name: str, most: int) -> Iterator[Se
 
 def _all_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
     with table_errors(name):
-        if hasattr(table, "collect_batches"):
-            batches = table.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
-        else:
-            batches = [table.collect()]
-        for batch in batches:
+        for batch in _batches(table):
             yield from batch.iter_rows()
+
+
+def _batches(table: Any) -> Iterable[Any]:
+    if hasattr(table, "collect_batches"):
+        found: Iterable[Any] = table.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
+        return found
+    return [table.collect()]
 
 
 def read_pandas(frame: Any, asked: SourceRequest) -> OpenSource:

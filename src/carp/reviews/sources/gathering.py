@@ -131,6 +131,8 @@ def _fault(first: Rejection) -> str:
 
 
 def _nothing_usable(source: OpenSource, ledger: Ledger) -> InputError:
+    if not ledger.read and source.format == "sql":
+        return InputError("the query gives no rows", where=source.name, fix="check its conditions")
     if not ledger.read:
         return InputError("there are no records", where=source.name, fix="give a file with reviews")
     faults = "; ".join(map(_fault, list(ledger.first.values())[:3]))
