@@ -4,6 +4,7 @@
     python benchmarks/scale.py upkeep --out results/scale.jsonl
     python benchmarks/scale.py ray --sizes 1000000 --out results/scale.jsonl
     python benchmarks/scale.py open --corpus CORPUS --copies 10 --out results/scale.jsonl
+    python benchmarks/scale.py fit --sizes 10000 30000 100000 300000 --out results/scale.jsonl
 
 `prepare` reads reviews that yelp_shaped.py makes up, and leaves out those that are not of 2016 or 2017. `upkeep` trains
 on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, three times into copies of the model of
@@ -11,7 +12,8 @@ which the median counts, and forgets the person who wrote most. Each command has
 Python keeps after the first start of an installation, wherever this benchmark runs.
 `ray` compares preparing on a Ray cluster of this machine alone with the plain command. `open` trains the tuned biases
 on a corpus, which keeps all its reviews and documents as every model does, and opens the saved model in a new process,
-and with --copies one that is so many copies of the last, with people and things of their own.
+and with --copies one that is so many copies of the last, with people and things of their own. `fit` fits `meeting`, the
+default model, to corpora of so many reviews.
 Processor seconds are what counts on a machine that others use too.
 """
 
@@ -33,6 +35,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import carp
 import prepare
 import yelp_shaped
 from model_copies import write_copies
@@ -120,6 +123,25 @@ def opened(corpus: Path, within: Path | None, copies: int = 1) -> list[Line]:
         if copies > 1:
             write_copies(model, copies, larger)
             lines.append(_opened(larger) | {"copies": copies})
+    return lines
+
+
+def fitted(sizes: list[int], within: Path | None) -> list[Line]:
+    """Fitting `meeting` to so many reviews: processor seconds, and the most memory that is not a file's."""
+    lines = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory(dir=within) as name:
+            folder = Path(name)
+            yelp_shaped.write_reviews(folder / "reviews.json", size)
+            here = [sys.executable, "-m", "carp"]
+            used([*here, "prepare", str(folder / "reviews.json"), "--out", str(folder / "corpus"), *YELP16_17])
+            train = [*here, "train", str(folder / "corpus"), "--out", str(folder / "model"), "--model", "meeting"]
+            took, memory, _ = watched([*train, "--device", "cpu", "--quiet"])
+            reviews = len(carp.Corpus.load(folder / "corpus").rating)
+            size_of = sum(file.stat().st_size for file in (folder / "model").iterdir())
+        line = {"part": "fit", "model": "meeting", "reviews": reviews, "processor_seconds": round(took, 1)}
+        lines.append(line | {"memory": memory, "model_bytes": size_of})
+        prepare.say(json.dumps(lines[-1]))
     return lines
 
 
@@ -222,7 +244,7 @@ def used(command: list[str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["prepare", "upkeep", "ray", "open"])
+    parser.add_argument("part", choices=["prepare", "upkeep", "ray", "open", "fit"])
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where the temporary files lie")
@@ -239,6 +261,8 @@ def main() -> None:
         lines = [line for corpus, count in pairs for line in opened(corpus, given.folder, count)]
     elif given.part == "prepare":
         lines = prepared(given.sizes, given.cores, given.folder, given.last_corpus)
+    elif given.part == "fit":
+        lines = fitted(given.sizes, given.folder)
     else:
         lines = on_ray(given.sizes, given.cores, given.folder) if given.part == "ray" else upkeep()
     from carp.bench.cells import current_commit

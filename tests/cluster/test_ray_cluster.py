@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.request
 
@@ -219,7 +220,53 @@ def test_replicas_answer_behind_one_address_and_a_newer_model_comes_in_without_a
         service.send_signal(signal.SIGTERM)
         said = service.communicate(timeout=120)[1]
     assert service.returncode == 0
-    assert "Stopped." in said
+    assert [line for line in said.splitlines() if not line.startswith(f"Serving {served} as it is now")] == ["Stopped."]
+
+
+@pytest.fixture
+def guarded():
+    """A head without cores that asks for a token, with its address."""
+    address = f"127.0.0.1:{free_port()}"
+    words = ["start", "--head", "--num-cpus=0", "--include-dashboard=false", "--block", f"--port={address[10:]}"]
+    folder = tempfile.mkdtemp(dir="/tmp")  # Ray's sockets are in it, and their names must be short
+    place = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4, "RAY_TMPDIR": folder}
+    command = [sys.executable, "-m", "ray.scripts.scripts", *words]
+    head = subprocess.Popen(
+        command, env={**os.environ, **place}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert any("Ray runtime started" in line for line in iter(head.stdout.readline, ""))
+        yield address, place["RAY_AUTH_TOKEN"]
+    finally:
+        head.terminate()
+        head.communicate()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_cluster_that_asks_for_a_token_and_has_no_cores_is_told_in_one_line_each(guarded, model, tmp_path):
+    address, token = guarded
+    command = [
+        sys.executable,
+        "-m",
+        "carp",
+        "recommend",
+        str(model),
+        "--all",
+        "--engine",
+        "ray",
+        "--ray-address",
+        address,
+    ]
+
+    def said(**place):
+        known = {**os.environ, "HOME": str(tmp_path), **place}
+        done = subprocess.run(command, env=known, capture_output=True, text=True, check=False, timeout=120)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        return done.stderr
+
+    assert "the cluster asks for a token, and there is none here" in said()
+    assert "the cluster asks for another token" in said(RAY_AUTH_TOKEN="fedcba9876543210" * 4, RAY_AUTH_MODE="token")
+    assert "the cluster has no cores" in said(RAY_AUTH_TOKEN=token), "it is of this machine, so its token is sent"
 
 
 def free_port():

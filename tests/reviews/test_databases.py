@@ -8,6 +8,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import sys
 import uuid
 from datetime import date
 from pathlib import Path
@@ -104,6 +105,23 @@ def test_a_query_that_fails_is_told_in_one_sentence_and_changes_nothing(sqlite_f
             read_reviews(query, database=database)
         assert database in str(refused.value)
         expect(database)
+
+
+def test_a_command_whose_query_fails_prints_one_line_and_no_complaint_of_the_library_as_it_ends(duckdb_file, tmp_path):
+    query = [
+        "prepare",
+        "--sql",
+        "select * from nothing",
+        "--database",
+        str(duckdb_file),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    done = subprocess.run([sys.executable, "-m", "carp", *query], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    [said] = done.stderr.splitlines()
+    assert said.startswith("carp: ")
+    assert "refuses the query" in said
 
 
 def test_databases_that_are_none_are_refused(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import json
 import shutil
@@ -177,3 +178,21 @@ def test_a_service_made_in_python_says_that_it_has_one_model(client, recommender
     answer = here.post("/admin/reload", headers={"x-carp-admin": "reload"})
     assert answer.status_code == 409
     assert "given its model in Python" in json.loads(answer.content)["detail"]
+
+
+def test_a_replica_on_ray_names_who_changes_its_model(recommender, tmp_path, monkeypatch):
+    from starlette import testclient
+
+    from carp.scale.ray_cluster import this_carp
+    from carp.serve.ray_replicas import ReplicaOrder, replica_app
+    from carp.serve.server import ServiceOptions
+
+    monkeypatch.setattr(sys, "stderr", io.StringIO())  # where a replica writes its log
+    recommender.save(tmp_path / "model")
+    order = ReplicaOrder(ServiceOptions(tmp_path / "model"), bundle_sum(tmp_path / "model"), this_carp())
+    here = testclient.TestClient(replica_app(order), client=("127.0.0.1", 5))
+    answer = here.post("/admin/reload", headers={"x-carp-admin": "reload"})
+    assert answer.status_code == 409
+    said = json.loads(answer.content)
+    assert "does not change its model by itself" in said["detail"]
+    assert "send SIGHUP to the carp serve command" in said["fix"]

@@ -7,20 +7,27 @@ process that asked.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import io
+import os
 import platform
-import socket
+import sys
+import tempfile
+import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import carp
-from carp.errors import CarpError, StorageError, UsageError
+from carp.errors import CarpError, CarpWarning, StorageError, UsageError
+from carp.scale.cluster_address import check_cluster, no_cluster
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 AGAIN = 5  # times that a task runs again after its worker or node was lost
 AHEAD = 2  # tasks for each core that are given out before results are taken
-PATIENCE = 10  # seconds for somebody at an address to answer
+SILENCE = 5.0  # seconds without a free core before it is said what is awaited
 Versions = tuple[str, str]
 
 
@@ -31,11 +38,17 @@ class TaskLost(CarpError):
 class RayCluster:
     """A cluster that this process is connected to."""
 
-    def __init__(self, ray: Any) -> None:
+    def __init__(self, ray: Any, address: str | None = None) -> None:
         self._ray = ray
+        self._address = address
         # Nodes may come and go; this says how many tasks are worth giving out at first.
-        self.size = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self.size = int(ray.cluster_resources().get("CPU", 0))
+        if not self.size:
+            fix = f"start a node that has some: ray start --address={address or 'HOST:PORT'} on another machine"
+            raise CarpError("the cluster has no cores", where=address, fix=fix)
+        self._free_at_first = self._free()
         self._functions: dict[Callable[..., Any], Any] = {}
+        self._has_answered = False
 
     @property
     def cards(self) -> int:
@@ -44,7 +57,44 @@ class RayCluster:
     @property
     def nodes(self) -> int:
         """Nodes that are there and have a core to work with."""
-        return max(1, sum(1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")))
+        return sum(1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU"))
+
+    def _free(self) -> int:
+        return int(self._ray.available_resources().get("CPU", 0))
+
+    @contextlib.contextmanager
+    def telling_of_cores(self, wanted: int) -> Iterator[None]:
+        """Say after some seconds what is awaited, where fewer cores were free at first than are wanted."""
+        if self._free_at_first >= wanted:
+            yield
+            return
+        timer = threading.Timer(SILENCE, self._tell_of_cores, [wanted])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _tell_of_cores(self, wanted: int) -> None:
+        if self._free() >= wanted:
+            return
+        where = f"{self._address}: " if self._address else ""
+        needed = "a core is needed" if wanted == 1 else f"{wanted} cores are needed at once"
+        free = {0: "none was", 1: "1 was"}.get(self._free_at_first, f"{self._free_at_first} were")
+        what = f"{needed}, and of the cluster's {self.size} {free} free"
+        hope = "Work begins when others are done, or when more nodes are started; Ctrl-C ends this command"
+        warnings.warn(CarpWarning(f"{where}{what}. {hope}."), stacklevel=2)
+
+    @contextlib.contextmanager
+    def _awaiting(self) -> Iterator[None]:
+        """The wait for a task. Once one has been done, there is a core."""
+        if self._has_answered:
+            yield
+            return
+        with self.telling_of_cores(1):
+            yield
+        self._has_answered = True
 
     def __enter__(self) -> RayCluster:
         return self
@@ -66,7 +116,9 @@ class RayCluster:
         """Each task with what reads its result, in the order in which they are done."""
         given = {self.submit(function, task): task for task in tasks}
         while given:
-            for one in self._ray.wait(list(given))[0]:
+            with self._awaiting():
+                done = self._ray.wait(list(given))[0]
+            for one in done:
                 yield given.pop(one), one
 
     def submit(self, function: Callable[[Task], Any], task: Task) -> Any:
@@ -79,7 +131,8 @@ class RayCluster:
         """What a task returned. Its own errors are raised here, and TaskLost where no worker could finish it."""
         errors = self._ray.exceptions
         try:
-            return self._ray.get(reference)
+            with self._awaiting():
+                return self._ray.get(reference)
         except errors.RayTaskError as error:
             cause = error.cause
             raise cause if isinstance(cause, CarpError) else CarpError(f"a task failed ({cause})") from error
@@ -119,46 +172,48 @@ def _call(function: Callable[[Task], Result], task: Task, wanted: Versions) -> R
 @contextlib.contextmanager
 def connected(address: str | None = None) -> Iterator[RayCluster]:
     """Join the cluster at an address; without one, a cluster on this machine begins and ends here."""
-    ray = _ray()
+    _check_installed()
+    if address is not None:
+        check_cluster(address)
+    import ray
+
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     begun = not ray.is_initialized()
-    if address is not None:
-        _check_listening(address)  # Ray itself would try for minutes
     try:
         if begun:
             alone = {"include_dashboard": False} if address is None else {}
-            ray.init(address=address or "local", **quiet, **alone)
+            with without_raw_lines():
+                ray.init(address=address or "local", **quiet, **alone)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise _no_cluster(address, error) from error
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise no_cluster(address, said) from error
     try:
-        yield RayCluster(ray)
+        yield RayCluster(ray, address)
     finally:
         if begun:
-            ray.shutdown()
+            with without_raw_lines():
+                ray.shutdown()
 
 
-def _check_listening(address: str) -> None:
-    """Refuse an address where nobody listens. `auto` is Ray's word for the cluster of this machine."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if address == "auto":
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise _no_cluster(address, error) from error
-
-
-def _no_cluster(address: str | None, error: Exception) -> CarpError:
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    fix = "start one with ray start --head, or leave --ray-address out"
-    return CarpError(f"there is no cluster to join ({said})", where=address, fix=fix)
-
-
-def _ray() -> Any:
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as error:
+def _check_installed() -> None:
+    if importlib.util.find_spec("ray") is None:
         fix = "pip install 'carp-rec[ray]'"
-        raise UsageError("the engine ray needs ray, which is not installed", where="--engine", fix=fix) from error
-    return ray
+        raise UsageError("the engine ray needs ray, which is not installed", where="--engine", fix=fix)
+
+
+@contextlib.contextmanager
+def without_raw_lines() -> Iterator[None]:
+    """What Ray itself prints goes nowhere meanwhile, unless CARP_DEBUG=1. Its C++ writes past Python's streams."""
+    if os.environ.get("CARP_DEBUG") == "1":
+        yield
+        return
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as instead:
+        os.dup2(instead.fileno(), 2)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from carp.errors import CarpError
 from carp.scale.ray_cluster import AGAIN, RayCluster, Versions, check_versions, this_carp
+from carp.training.checkpoint import CHECKPOINT
 from carp.training.company import LostCompany
+from carp.training.loop import Stopped
 
 Work = Callable[[list[str]], None]
 
@@ -33,13 +37,14 @@ def train_on(cluster: RayCluster, work: Work, words: Sequence[str], count: int |
     from ray.train.torch import TorchConfig, TorchTrainer
 
     cards = cluster.cards
+    size = count or cards or cluster.nodes
     scaling = ScalingConfig(
-        num_workers=count or cards or cluster.nodes,
+        num_workers=size,
         use_gpu=cards > 0,
         resources_per_worker={"CPU": 1, **({"GPU": 1} if cards else {})},
         placement_strategy="SPREAD",
     )
-    with _notes(where) as folder:
+    with _notes(where) as folder, cluster.telling_of_cores(size):
         trainer = TorchTrainer(
             _run_rank,
             train_loop_config={"work": work, "words": list(words), "wanted": this_carp()},
@@ -65,10 +70,35 @@ def _fit(trainer: Any, where: Path) -> None:
     from ray.train.v2.api.exceptions import TrainingFailedError
 
     try:
-        trainer.fit()
+        _interruptible(trainer.fit)
+    except KeyboardInterrupt:
+        if not (where / CHECKPOINT).exists():
+            raise
+        fix = "run the same command with --resume to go on"
+        raise Stopped("training was interrupted; a checkpoint is kept", where=str(where), fix=fix) from None
     except TrainingFailedError as error:
         failures = [one for one in getattr(error, "worker_failures", {}).values() if one is not None]
         raise _first_reason(failures, error, where) from error
+
+
+def _interruptible(work: Callable[[], Any]) -> None:
+    """Work beside this thread, so that Ctrl-C ends the wait.
+
+    In the main thread Ray Train would take Ctrl-C for itself, and go on waiting for cores that may never be free.
+    """
+    ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            ended.put(error)
+        else:
+            ended.put(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    if (error := ended.get()) is not None:
+        raise error
 
 
 def _first_reason(failures: Sequence[BaseException], error: Exception, where: Path) -> CarpError:

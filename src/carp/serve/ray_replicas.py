@@ -6,6 +6,7 @@ replica: those of before answer until the others are there, and every answer is 
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import sys
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import carp
 from carp.errors import CarpError, UsageError
-from carp.scale.ray_cluster import Versions, check_versions, connected, this_carp
+from carp.scale.ray_cluster import Versions, check_versions, connected, this_carp, without_raw_lines
+from carp.serve.local_engine import LocalEngine, NoOtherModel
 from carp.serve.server import ServiceOptions
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 NAME = "carp"  # of the application in Ray Serve
 TIME_TO_LOAD = 600.0  # seconds for a replica to load the model
 TIME_TO_FINISH = 20.0  # seconds for a replica that goes to answer what it has begun
+OTHER_MODEL = NoOtherModel(
+    "a replica on Ray does not change its model by itself",
+    "send SIGHUP to the carp serve command that started the replicas; it brings the newer model to all of them",
+)
 
 
 @dataclass(frozen=True)
@@ -48,28 +54,31 @@ def run_replicas(
         address: The cluster to join; None: one on this machine begins and ends here.
         say: Hears what a person at the terminal wants to know.
     """
-    _check_installed()
     options = replace(options, model=options.model.absolute())
     port = port or _free_port(host)
-    with connected(address):
-        from ray import serve
-
+    with connected(address) as cluster:
+        serve = _ray_serve()
         serve.start(http_options={"host": host, "port": port}, proxy_location="HeadOnly")
         try:
-            _deploy(options)
+            with cluster.telling_of_cores(options.workers):
+                _deploy(options)
             number = options.workers
             say(f"Serving {options.place} at http://{host}:{port}/ with {number} replica{'s' * (number > 1)}.")
             _wait(lambda: _deploy_again(options, say))
         finally:
-            serve.shutdown()
+            with without_raw_lines():
+                serve.shutdown()
 
 
-def _check_installed() -> None:
+def _ray_serve() -> Any:
+    """Ray Serve, whose own lines stay in its logs unless something is wrong. It comes with Ray's extra alone."""
     try:
-        import ray.serve  # noqa: F401
+        from ray import serve
     except ImportError as error:
         fix = "pip install 'carp-rec[ray]'"
         raise UsageError(f"serving by Ray needs {error.name or 'ray[serve]'}", where="--engine", fix=fix) from error
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    return serve
 
 
 def _free_port(host: str) -> int:
@@ -137,7 +146,6 @@ def _wait(again: Callable[[], None]) -> None:
 
 def replica_app(order: ReplicaOrder) -> FastAPI:
     """The service of one replica, in this process."""
-    from carp.serve.local_engine import LocalEngine
     from carp.serve.log_lines import LogLines
     from carp.serve.routes import app_for
 
@@ -147,7 +155,7 @@ def replica_app(order: ReplicaOrder) -> FastAPI:
     if recommender.bundle_sum != order.bundle:
         fix = "ask for it again with SIGHUP"
         raise CarpError("the model was replaced while it was being loaded", where=str(options.model), fix=fix)
-    engine = LocalEngine(recommender, options.results, order.bundle)
+    engine = LocalEngine(recommender, options.results, order.bundle, OTHER_MODEL)
     return app_for(engine, rules=options.rules, limit=options.limit(), log=LogLines(sys.stderr))
 
 
