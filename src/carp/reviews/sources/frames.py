@@ -15,6 +15,10 @@ from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile
 
 BATCH_ROWS = 50_000
 ROW_BYTES = 16  # that a row counts besides its texts
+DAY, MOST = 86_400, 2**63 - 1
+PARTS_OF_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+CALENDAR = (-62_135_596_800 + DAY, 253_402_300_799 - DAY)  # Python's years 1 to 9999 in any time zone, in seconds
+DURATIONS = (-999_999_999 * DAY, 999_999_999 * DAY)  # Python's longest
 
 
 @contextmanager
@@ -24,11 +28,16 @@ def table_errors(name: str) -> Iterator[None]:
 
     try:
         yield
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+    except (
+        polars.exceptions.PolarsError,
+        polars.exceptions.PanicException,
+        OSError,
+        ValueError,
+        OverflowError,
+    ) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"the table cannot be read ({first[:200]})", where=name, fix="check that it is a whole Parquet file"
-        ) from None
+        fix = "check that it is a whole Parquet file, with columns of text, numbers and dates"
+        raise InputError(f"the table cannot be read ({first[:200]})", where=name, fix=fix) from None
 
 
 def scan_parquet(file: SourceFile) -> Any:
@@ -89,12 +98,37 @@ def _bounded(rows: Iterator[Sequence[Any]], name: str, most: int) -> Iterator[Se
 
 def _all_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
     with table_errors(name):
+        table = _within_calendar(table)
         if hasattr(table, "collect_batches"):
             batches = table.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
         else:
             batches = [table.collect()]
         for batch in batches:
             yield from batch.iter_rows()
+
+
+def _within_calendar(table: Any) -> Any:
+    """A lazy table without the dates and durations that Python has no values for. They count as missing."""
+    import polars
+
+    columns = []
+    for name, kind in table.collect_schema().items():
+        values = polars.col(name)
+        if kind.is_nested() and _holds_times(kind):
+            columns.append(values.to_physical())  # numbers; nothing is read from such a column
+        elif isinstance(kind, polars.Datetime | polars.Date | polars.Duration):
+            low, high = DURATIONS if isinstance(kind, polars.Duration) else CALENDAR
+            second = (1, DAY) if isinstance(kind, polars.Date) else (PARTS_OF_SECOND[kind.time_unit], 1)
+            first, last = (max(-MOST, min(MOST, bound * second[0] // second[1])) for bound in (low, high))
+            columns.append(polars.when(values.to_physical().is_between(first, last)).then(values).alias(name))
+    return table.with_columns(columns) if columns else table
+
+
+def _holds_times(kind: Any) -> bool:
+    """Whether values of a nested type have dates or durations somewhere inside."""
+    inside = [field.dtype for field in getattr(kind, "fields", ())]
+    inside += [getattr(kind, part) for part in ("inner", "key", "value") if hasattr(kind, part)]
+    return any(map(_holds_times, inside)) if kind.is_nested() else bool(kind.is_temporal())
 
 
 def read_pandas(frame: Any, asked: SourceRequest) -> OpenSource:
