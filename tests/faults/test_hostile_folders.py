@@ -226,6 +226,18 @@ def test_a_vocabulary_that_cannot_be_is_refused(model, words):
         carp.load(model, device="cpu")
 
 
+@pytest.mark.parametrize("file", ["model.json", "manifest.json", "tokeniser.json"])
+def test_a_name_that_stands_twice_in_json_is_refused(model, file):
+    """One reader would take the first value, another the last."""
+    content = (model / file).read_text()
+    name = next(iter(json.loads(content)))
+    (model / file).write_text(content.replace("{", '{"' + name + '": 1, ', 1))
+    if file != MANIFEST:
+        seal(model, "model")
+    with pytest.raises(DamagedError, match="a name stands twice"):
+        carp.load(model, device="cpu")
+
+
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": Infinity}', '{"a": 1e999}', '{"a": "\\ud800"}'])
 def test_json_that_carp_could_not_have_written_is_refused(model, text):
     (model / "tokeniser.json").write_text(text)
