@@ -29,6 +29,7 @@ from carp.storage import (
     opened_folder,
     save_arrays,
     seal,
+    sealed_folders,
     write_bytes,
 )
 from made_up_reviews import shop_reviews
@@ -339,6 +340,27 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_as_it_was(folder):
         assert opened.read("deep/b.txt") == b"content", "the file is gone from its place, and is read all the same"
     with opened_folder(folder, "thing") as opened:
         assert opened.read("a.txt") == b"new"
+
+
+def test_a_folder_that_is_replaced_while_it_is_opened_is_opened_again(folder, monkeypatch):
+    """What was found in the old one, which may be half gone, tells nothing of the new one."""
+    opened, asked = sealed_folders._from_handle, []
+
+    def found_damaged(*given):
+        asked.append(given)
+        if len(asked) > 1:
+            return opened(*given)
+        folder.rename(folder.with_name("old"))
+        shutil.copytree(folder.with_name("old"), folder)
+        raise DamagedError("a file is missing")
+
+    monkeypatch.setattr(sealed_folders, "_from_handle", found_damaged)
+    check_folder(folder, "thing")
+    assert len(asked) == 2
+    (folder / "a.txt").unlink()
+    with pytest.raises(DamagedError, match="missing"):
+        check_folder(folder, "thing")
+    assert len(asked) == 3
 
 
 def test_a_file_that_is_altered_while_the_folder_is_open_is_noticed(folder):

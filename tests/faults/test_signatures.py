@@ -118,6 +118,14 @@ def test_a_signature_that_is_none_is_refused(folder, key, found):
         check_signed(folder, "thing", key)
 
 
+def test_a_signature_by_another_rule_is_none_even_if_it_is_right(folder, key):
+    sign_folder(folder, "thing", key)
+    found = json.loads((folder / SIGNATURE).read_text())
+    (folder / SIGNATURE).write_text(json.dumps({**found, "algorithm": "hmac-md5"}))
+    with pytest.raises(DamagedError, match="not signed with this key"):
+        check_signed(folder, "thing", key)
+
+
 def test_with_a_key_in_the_environment_nothing_unsigned_is_read_and_what_is_made_is_signed(
     folder, key, tmp_path, monkeypatch
 ):
