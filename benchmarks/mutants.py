@@ -1,23 +1,23 @@
-"""Breaks a promise on purpose and sees whether a test fails: statements of the code are left out, one at a time.
+"""Breaks a promise on purpose and sees whether a test fails: one statement is left out, or one condition turned.
 
-    python benchmarks/mutants.py --rooms storage checkpoints
+    python benchmarks/mutants.py --rooms storage checkpoints --kinds statements conditions
 
-A mutant that no test notices has survived. It is either a promise without a test, or a statement that does not matter.
+A mutant that no test notices has survived. It is either a promise without a test, or what was broken does not matter.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import mutant_verdicts
+from mutations import Mutant, left_out, turned
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED, READ, COLUMNS = "src/carp/storage", "src/carp/reviews/sources", "src/carp/reviews/corpora"
@@ -34,7 +34,8 @@ class Room:
 ROOMS = {
     "storage": Room(
         [f"{STORED}/{name}.py" for name in ("folder_locks", "leftovers", "new_folders", "sealed_folders")]
-        + [f"{STORED}/{name}.py" for name in ("signatures", "written_files", "block_sums")],
+        + [f"{STORED}/{name}.py" for name in ("signatures", "written_files", "block_sums", "checked_folders")]
+        + [f"{STORED}/{name}.py" for name in ("array_files", "own_cache")],
         [
             f"{FAULTS}/test_{name}.py"
             for name in (
@@ -45,8 +46,10 @@ ROOMS = {
                 "hostile_folders",
                 "checked_on_use",
                 "block_sums",
+                "bundles",
             )
-        ],
+        ]
+        + ["tests/kernels/test_compiled_cache.py"],
     ),
     "results": Room(
         ["src/carp/bench/durable_lines.py"], [f"{FAULTS}/test_{n}.py" for n in ("durability", "bench_kills")]
@@ -67,7 +70,7 @@ ROOMS = {
         ],
     ),
 }
-# Statements that change nothing that could be noticed, by file and first line, with the reason.
+# What changes nothing that could be noticed, by file and words, with the reason.
 PAGES = "gives pages of a mapped file back to the system, which can be read again"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("src/carp/persist/bundle_checks.py", "let_go(own[name], first, last)"): PAGES,
@@ -75,48 +78,20 @@ EQUIVALENT: dict[tuple[str, str], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Mutant:
-    file: str
-    line: int
-    last: int
-    what: str
-    instead: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}"
-
-    def applied_to(self, source: str) -> str:
-        lines = source.splitlines(keepends=True)
-        indent = lines[self.line - 1][: len(lines[self.line - 1]) - len(lines[self.line - 1].lstrip())]
-        lines[self.line - 1 : self.last] = [f"{indent}{self.instead}\n"]
-        return "".join(lines)
+KINDS = {"statements": left_out, "conditions": turned}
 
 
-def mutants_of(file: str) -> Iterator[Mutant]:
-    """One for each statement that can be left out: calls, checks that raise, and clean-ups."""
+def mutants_of(file: str, kinds: Iterable[str] = ("statements",)) -> Iterator[Mutant]:
     source = (ROOT / file).read_text("utf-8")
-    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
-    statements = (one for function in functions for one in ast.walk(function) if _can_go(one))
-    for statement in dict.fromkeys(statements):  # one of a function inside a function is found twice
-        yield _without(file, source, statement)
+    for kind in kinds:
+        yield from KINDS[kind](file, source)
 
 
-def _can_go(statement: ast.AST) -> TypeGuard[ast.stmt]:
-    if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, ast.Call)
-    return isinstance(statement, ast.If) and any(isinstance(part, ast.Raise) for part in statement.body)
-
-
-def _without(file: str, source: str, statement: ast.stmt) -> Mutant:
-    words = (ast.get_source_segment(source, statement) or "").split("\n")[0]
-    assert statement.end_lineno is not None
-    return Mutant(file, statement.lineno, statement.end_lineno, words, "pass")
-
-
-def chosen(rooms: list[str], share: float = 1.0, seed: int = 0) -> list[tuple[Mutant, str]]:
+def chosen(
+    rooms: list[str], share: float = 1.0, seed: int = 0, kinds: Iterable[str] = ("statements",)
+) -> list[tuple[Mutant, str]]:
     """The mutants of some rooms, or a share of them by chance, each with its room."""
-    every = [(m, room) for room in rooms for file in ROOMS[room].broken for m in mutants_of(file)]
+    every = [(m, room) for room in rooms for file in ROOMS[room].broken for m in mutants_of(file, kinds)]
     every = [(m, room) for m, room in every if (m.file, m.what) not in EQUIVALENT]
     return every if share == 1 else random.Random(seed).sample(every, max(1, round(share * len(every))))
 
@@ -133,9 +108,9 @@ def verdict(mutant: Mutant, room: str) -> mutant_verdicts.Verdict:
     return mutant_verdicts.workshop().verdict(mutant, known, ROOMS[room].noticed_by)
 
 
-def run(rooms: list[str], share: float = 1.0, seed: int = 0) -> dict[str, Any]:
+def run(rooms: list[str], share: float = 1.0, seed: int = 0, kinds: Iterable[str] = ("statements",)) -> dict[str, Any]:
     """Try the mutants of some rooms, or a share of them by chance; which survived."""
-    some, survived = chosen(rooms, share, seed), []
+    some, survived = chosen(rooms, share, seed, kinds), []
     for number, (mutant, room) in enumerate(some):
         found = verdict(mutant, room)
         said = f"noticed by {found.noticed_by}" if found.noticed_by else "SURVIVED"
@@ -148,10 +123,11 @@ def run(rooms: list[str], share: float = 1.0, seed: int = 0) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rooms", nargs="+", choices=[*ROOMS], default=[*ROOMS])
+    parser.add_argument("--kinds", nargs="+", choices=[*KINDS], default=["statements"])
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    report = run(given.rooms, given.share, given.seed)
+    report = run(given.rooms, given.share, given.seed, given.kinds)
     print(json.dumps(report, indent=1))
     return 1 if report["survived"] else 0
 

@@ -147,11 +147,11 @@ def every_operation(options: Options) -> list[Piece]:
     return [(operations, *pair, 1 + phase, step) for pair in pairs for phase in range(PHASES)]
 
 
-def breaking(*rooms: str) -> Cut:
-    """Every statement of some rooms left out, one at a time."""
+def breaking(*rooms: str, kinds: tuple[str, ...] = ("statements",)) -> Cut:
+    """Every statement of some rooms left out, or what else of them can be broken, one at a time."""
 
     def pieces(options: Options) -> list[Piece]:
-        some = mutants.chosen([*rooms], options.share, options.seed)
+        some = mutants.chosen([*rooms], options.share, options.seed, kinds)
         return [*((unbroken, room) for room in rooms), *((left_out, *one) for one in some)]
 
     return pieces
@@ -213,6 +213,11 @@ PARTS = {
     ),
     "mixed": Part("loads while two models are saved in turn, none a mixture", 100_000, numbered(mixed, 100_000, 2_500)),
     "mutants": Part("statements of storage and checkpoints left out", 0, breaking("storage", "checkpoints")),
+    "mutants-conditions": Part(
+        "conditions of storage and checkpoints turned, flags and parts dropped",
+        0,
+        breaking("storage", "checkpoints", kinds=("conditions",)),
+    ),
     "mutants-beyond": Part(
         "statements of training, readers, columns, results and compiled code left out",
         0,

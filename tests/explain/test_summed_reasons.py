@@ -312,6 +312,8 @@ def test_a_guide_comes_back_from_its_columns(rec):
         ("membership", lambda old: -old),
         ("membership", lambda old: old * 2),
         ("names", lambda old: np.frombuffer(b"one\0one", np.uint8)),
+        ("names", lambda old: old.view(np.int8)),
+        ("names", lambda old: old.reshape(1, -1)),
         ("mean_rating", lambda old: np.array([99.0])),
         ("clear_tone", lambda old: np.array([-1.0])),
     ],

@@ -27,6 +27,7 @@ from carp.errors import InputError
 from carp.reviews.sources import line_reading
 from carp.reviews.sources.formats import iterate_reviews, read_reviews
 from carp.reviews.sources.ledger import Rejection, Review
+from carp.reviews.sources.pair_files import read_pairs
 from carp.reviews.sources.recognition import detect_format
 from carp.reviews.sources.request import SourceRequest
 
@@ -327,6 +328,67 @@ def test_a_file_one_may_not_read_is_refused(tmp_path):
     path.write_bytes(GOOD_LINE)
     path.chmod(0)
     refused(path, "cannot be read")
+
+
+FARTHEST = {
+    "Date": (2**31 - 1, -(2**31), 2_932_897, -719_529),
+    "Duration": (2**62, -(2**62), 10**18),
+    "Datetime": (2**62, -(2**62), 253_402_300_800_000, 253_402_300_800_000_000, -62_135_596_800_001),
+}
+
+
+def beyond_python():
+    """Columns of three values of which the first is beyond what Python can hold, by what they are."""
+    dates = [(pl.Date, value) for value in FARTHEST["Date"]]
+    spans = [(pl.Duration(unit), value) for unit in ("ms", "us", "ns") for value in FARTHEST["Duration"]]
+    zones = (None, "UTC", "America/New_York")
+    points = [(pl.Datetime(u, zone), at) for u in ("ms", "us", "ns") for zone in zones for at in FARTHEST["Datetime"]]
+    for kind, value in [*dates, *spans, *points]:
+        yield f"{kind} {value}", pl.Series([value, 0, 1]).cast(pl.Int32 if kind == pl.Date else pl.Int64).cast(kind)
+    far = pl.Series([2**62, 0, 1]).cast(pl.Datetime("us"))
+    yield "list", far.reshape((3, 1)).arr.to_list()
+    yield "array", far.reshape((3, 1))
+    yield "list of structs", far.to_frame("at").to_struct("s").reshape((3, 1)).arr.to_list()
+    yield "struct", far.to_frame("at").to_struct("s")
+    yield "decimal", pl.Series(["9" * 38, "1", "2"]).cast(pl.Decimal(38, 0))
+    yield "binary", pl.Series([b"\xff\x00", b"4", b""])
+    yield "nothing", pl.Series([None, None, None])
+    yield "category", pl.Series(["a", "b", "a"]).cast(pl.Categorical)
+    yield "whole", pl.Series([2**64 - 1, 0, 1], dtype=pl.UInt64)
+
+
+@pytest.mark.parametrize("role", ["user", "rating", "text", "time", "name"])
+def test_values_of_a_parquet_file_that_python_cannot_hold_cost_their_records_alone(tmp_path, role):
+    rows = pl.DataFrame([GOOD] * 3)
+    good = rows.with_columns(pl.Series("user", ["a", "b", "c"]))
+    for name, column in beyond_python():
+        without = pl.lit(None).cast(column.dtype)
+        tables = [good.with_columns(values.alias(role)) for values in (column, without)]
+        pl.concat(tables).write_parquet(tmp_path / "r")
+        records = list(iterate_reviews(tmp_path / "r"))
+        assert len(records) == 6, name
+        if role in ("time", "name"):
+            assert [getattr(record, "user", None) for record in records] == ["a", "b", "c"] * 2, name
+
+
+def test_a_table_of_types_that_no_reader_knows_is_refused_in_words(tmp_path, monkeypatch):
+    pl.DataFrame([GOOD]).write_parquet(tmp_path / "r")
+
+    def fails(frame):
+        raise ValueError("precision must be between 1 and 38")
+
+    monkeypatch.setattr(pl.DataFrame, "iter_rows", fails)
+    with pytest.raises(InputError, match=r"cannot be read \(precision must be"):
+        read_reviews(tmp_path / "r")
+
+
+def test_dates_within_the_calendar_stay(tmp_path):
+    days = pl.Series("time", ["2014-02-28", "9999-12-30", "0001-01-02"]).str.to_date()
+    pl.DataFrame([GOOD] * 3).with_columns(days).write_parquet(tmp_path / "r")
+    assert read_reviews(tmp_path / "r").times[0] == 1393545600
+    pairs = pl.DataFrame({"user": ["a"] * 3, "item": ["b"] * 3, "day": days})
+    pairs.write_parquet(tmp_path / "pairs")
+    assert [row[0] for row in read_pairs(tmp_path / "pairs").extras] == ["2014-02-28", "9999-12-30", "0001-01-02"]
 
 
 def test_a_damaged_parquet_file_is_refused_at_every_cut(tmp_path):

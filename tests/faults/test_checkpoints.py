@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import random
@@ -200,6 +201,21 @@ def test_a_damaged_checkpoint_is_refused(data, saved, tmp_path, kind):
         with pytest.raises(CarpError) as caught:
             run(data, tmp_path / "x", resume=True)
         assert caught.value.fix
+
+
+def test_a_checkpoint_names_no_file_of_another_folder(data, saved, tmp_path):
+    """Its own sum is right: somebody has edited it, or moved it."""
+    folder = tmp_path / "x"
+    restored(folder, saved)
+    facts = json.loads((folder / CHECKPOINT).read_text())
+    (tmp_path / "elsewhere.safetensors").write_bytes((folder / facts["file"]).read_bytes())
+    facts["file"] = "../elsewhere.safetensors"
+    del facts["check"]
+    check = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    (folder / CHECKPOINT).write_text(json.dumps({**facts, "check": check}))
+    with pytest.raises(DamagedError, match="the checkpoint is damaged"):
+        run(data, folder, resume=True)
+    assert (folder / json.loads(saved[CHECKPOINT])["file"]).exists()
 
 
 def test_a_checkpoint_without_its_tensors_is_refused(data, saved, tmp_path):

@@ -9,6 +9,7 @@ import base64
 import gzip
 import io
 import random
+import re
 import subprocess
 import zipfile
 
@@ -172,6 +173,20 @@ def test_a_row_that_says_it_is_far_away_keeps_nobody_waiting(tmp_path):
     path = tmp_path / "r.xlsx"
     path.write_bytes(workbook_with(lambda sheet: sheet.replace(b'<row r="3"', b'<row r="900000000000"')))
     refused(path, "beyond the last one of Excel")
+
+
+@pytest.mark.parametrize("number", [b"2", b"1", b"700"])
+def test_rows_of_a_workbook_that_do_not_rise_are_not_left_out_without_a_word(tmp_path, number):
+    path = tmp_path / "r.xlsx"
+    change = workbook_with(lambda sheet: sheet.replace(b'<row r="3"', b"<row r='" + number + b"'"), rows=(ROW,) * 3)
+    path.write_bytes(change)
+    refused(path, "the rows of a sheet are not in their order")
+
+
+def test_rows_of_a_workbook_need_no_numbers(tmp_path):
+    path = tmp_path / "r.xlsx"
+    path.write_bytes(workbook_with(lambda sheet: re.sub(rb'<row r="[0-9]+"', b"<row", sheet)))
+    assert len(read_reviews(path)) == 2
 
 
 def test_entities_of_a_workbook_do_not_multiply(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -11,12 +12,12 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
 import carp
 import hostile_bundles
 import mixed_loads
 from carp.errors import CarpError, DamagedError, StorageError
+from carp.persist import bundle
 from carp.reviews.readable import WrittenReview
 from carp.serve.answer_service import AnswerService
 from carp.storage import (
@@ -28,6 +29,7 @@ from carp.storage import (
     opened_folder,
     save_arrays,
     seal,
+    sealed_folders,
     write_bytes,
 )
 from made_up_reviews import shop_reviews
@@ -225,6 +227,18 @@ def test_a_vocabulary_that_cannot_be_is_refused(model, words):
         carp.load(model, device="cpu")
 
 
+@pytest.mark.parametrize("file", ["model.json", "manifest.json", "tokeniser.json"])
+def test_a_name_that_stands_twice_in_json_is_refused(model, file):
+    """One reader would take the first value, another the last."""
+    content = (model / file).read_text()
+    name = next(iter(json.loads(content)))
+    (model / file).write_text(content.replace("{", '{"' + name + '": 1, ', 1))
+    if file != MANIFEST:
+        seal(model, "model")
+    with pytest.raises(DamagedError, match="a name stands twice"):
+        carp.load(model, device="cpu")
+
+
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": Infinity}', '{"a": 1e999}', '{"a": "\\ud800"}'])
 def test_json_that_carp_could_not_have_written_is_refused(model, text):
     (model / "tokeniser.json").write_text(text)
@@ -328,6 +342,27 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_as_it_was(folder):
         assert opened.read("a.txt") == b"new"
 
 
+def test_a_folder_that_is_replaced_while_it_is_opened_is_opened_again(folder, monkeypatch):
+    """What was found in the old one, which may be half gone, tells nothing of the new one."""
+    opened, asked = sealed_folders._from_handle, []
+
+    def found_damaged(*given):
+        asked.append(given)
+        if len(asked) > 1:
+            return opened(*given)
+        folder.rename(folder.with_name("old"))
+        shutil.copytree(folder.with_name("old"), folder)
+        raise DamagedError("a file is missing")
+
+    monkeypatch.setattr(sealed_folders, "_from_handle", found_damaged)
+    check_folder(folder, "thing")
+    assert len(asked) == 2
+    (folder / "a.txt").unlink()
+    with pytest.raises(DamagedError, match="missing"):
+        check_folder(folder, "thing")
+    assert len(asked) == 3
+
+
 def test_a_file_that_is_altered_while_the_folder_is_open_is_noticed(folder):
     with opened_folder(folder, "thing") as opened:
         (folder / "a.txt").write_bytes(b"altered")
@@ -379,29 +414,49 @@ def test_a_folder_that_may_not_be_opened_is_told_as_such(folder, monkeypatch):
         check_folder(folder, "thing")
 
 
+def test_what_lies_in_another_folder_of_the_same_place_is_no_file_of_the_opened_one(made, model, tmp_path, monkeypatch):
+    """A model without dates is opened; before it is read, one with dates takes its place."""
+    other = shutil.copytree(model, tmp_path / "other")
+    for name in ("dates.safetensors", "guide.safetensors", "items.safetensors"):
+        (model / name).unlink(missing_ok=True)
+        (other / name).write_bytes(b"of another")
+    seal(model, "model")
+    seal(other, "model")
+    opened = bundle.opened_folder
+
+    @contextlib.contextmanager
+    def then_replaced(*given):
+        with opened(*given) as sealed:
+            model.rename(tmp_path / "before")
+            other.rename(model)
+            yield sealed
+
+    monkeypatch.setattr(bundle, "opened_folder", then_replaced)
+    assert bundle.read_bundle(model).corpus.time is None
+
+
+@pytest.mark.parametrize("name", ["dates.safetensors", "baseline.safetensors"])
+def test_a_file_that_the_manifest_does_not_name_is_refused(model, name):
+    (model / name).touch()
+    manifest = json.loads((model / MANIFEST).read_text())
+    manifest["files"].pop(name, None)
+    (model / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(DamagedError, match=f"does not name {name}"):
+        carp.load(model, device="cpu")
+
+
 def test_no_load_mixes_two_models_while_they_are_saved_in_turn(made, tmp_path):
-    shutil.copytree(made / "model", tmp_path / "one")
-    other = carp.load(made / "model", device="cpu")
-    other.facts["seed"] = 77
-    with torch.no_grad():
-        dict(other.model.named_parameters())["vote_weight"].fill_(0.5)
-    other.save(tmp_path / "two")
-    shutil.copytree(made / "model", tmp_path / "both")
-    asked = [sys.executable, "-c", mixed_loads.SAVING, *(str(tmp_path / name) for name in ("one", "two", "both"))]
-    saver = subprocess.Popen(asked, stdout=subprocess.PIPE, text=True)
+    asked = mixed_loads.make_models(tmp_path, made / "model")
+    saver = subprocess.Popen([sys.executable, "-c", mixed_loads.SAVING, *asked], stdout=subprocess.PIPE, text=True)
     assert saver.stdout
-    seen = set()
     try:
         assert saver.stdout.readline() == "ready\n"
-        for _ in range(BUNDLES * 3):
-            found = carp.load(tmp_path / "both", device="cpu")
-            weight = dict(found.model.named_parameters())["vote_weight"]
-            seen.add((found.seed, bool(weight.eq(0.5).all())))
+        seen = {mixed_loads.loaded(tmp_path / "all") for _ in range(BUNDLES * 3)}
     finally:
         saver.kill()
         saver.wait()
         saver.stdout.close()
-    assert seen <= {(0, False), (77, True)}, "one model's facts with another's weights"
+    assert seen <= set(mixed_loads.NAMES), "one model's facts or files with another's"
 
 
 def test_hostile_bundles_are_refused_or_answer_in_numbers():

@@ -29,12 +29,12 @@ from carp.storage import (
     new_folders,
     opened_folder,
     seal,
+    sign_folder,
     sole_writer,
     write_bytes,
     write_json,
     written_files,
 )
-from carp.storage.signatures import sign_folder
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not say what is open")
 
@@ -190,7 +190,7 @@ def test_sealing_again_leaves_no_signature_of_before(folder, tmp_path):
     key = tmp_path / "key"
     key.write_bytes(b"k" * 32)
     key.chmod(0o600)
-    sign_folder(folder, key)
+    sign_folder(folder, "thing", key)
     assert (folder / SIGNATURE).exists()
     seal(folder, "thing")
     assert not (folder / SIGNATURE).exists()

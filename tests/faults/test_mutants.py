@@ -45,6 +45,59 @@ def test_a_mutant_is_the_source_without_one_statement(made):
         assert mutant.what not in broken
 
 
+TURNED = """
+def outer(value, other):
+    if value < 0 and other:
+        raise ValueError("below 0")
+    flags = os.O_RDONLY | os.O_NOFOLLOW
+    chosen = [one for one in other if 0 <= one < 9]
+    return flags if chosen else None
+"""
+
+
+def test_conditions_are_turned_and_their_parts_dropped_each_once(tmp_path, monkeypatch):
+    (tmp_path / "turned.py").write_text(TURNED)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    broken = [mutant.applied_to(TURNED) for mutant in mutants.mutants_of("turned.py", ["conditions"])]
+    changed = [
+        " ".join(new.strip() for old, new in zip(TURNED.splitlines(), one.splitlines(), strict=True) if old != new)
+        for one in broken
+    ]
+    assert sorted(changed) == sorted(
+        [
+            "if True:",  # if False is the statement left out
+            "if (other):",
+            "if (value < 0):",
+            "if value <= 0 and other:",
+            "flags = os.O_RDONLY",
+            "flags = os.O_NOFOLLOW",
+            "chosen = [one for one in other if True]",
+            "chosen = [one for one in other if False]",
+            "chosen = [one for one in other if 0 < one < 9]",
+            "chosen = [one for one in other if 0 <= one <= 9]",
+            "chosen = [one for one in other if 0 <= one]",
+            "chosen = [one for one in other if one < 9]",
+            "return flags if True else None",
+            "return flags if False else None",
+        ]
+    )
+    for one in broken:
+        ast.parse(one)
+
+
+def test_columns_of_a_mutant_count_bytes(tmp_path, monkeypatch):
+    source = 'def f(a):\n    return "é" if a else "è"\n'
+    (tmp_path / "made.py").write_text(source, "utf-8")
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    first = next(iter(mutants.mutants_of("made.py", ["conditions"])))
+    assert first.applied_to(source) == 'def f(a):\n    return "é" if True else "è"\n'
+
+
+def test_every_mutant_of_the_rooms_is_python():
+    for mutant, _ in mutants.chosen(["storage", "checkpoints"], kinds=[*mutants.KINDS]):
+        ast.parse(mutant.applied_to((mutants.ROOT / mutant.file).read_text("utf-8")))
+
+
 def learned(**tests):
     """Tests by the lines they reach; a name that begins with slow has a costly fixture in its file."""
     reached: dict[str, list[str]] = {}

@@ -8,7 +8,18 @@ import pytest
 
 from carp.cli.entry import main
 from carp.errors import DamagedError, StorageError, UsageError
-from carp.storage import MANIFEST, SIGNATURE, check_folder, check_signed, new_folder, seal, write_bytes
+from carp.storage import (
+    MANIFEST,
+    SIGNATURE,
+    SealedFolder,
+    check_folder,
+    check_signed,
+    new_folder,
+    new_folders,
+    seal,
+    sign_folder,
+    write_bytes,
+)
 
 
 @pytest.fixture
@@ -28,6 +39,41 @@ def test_a_signed_folder_passes_with_its_key_alone(folder, key, tmp_path):
     assert main(["sign", str(folder), "--key-file", str(key), "--check"]) == 0
     with pytest.raises(DamagedError, match="not signed with this key"):
         check_signed(folder, "thing", key_in(tmp_path / "other", b"o" * 32))
+
+
+def test_a_manifest_that_takes_the_place_of_the_checked_one_is_not_signed(folder, key, monkeypatch):
+    """Somebody writes another manifest after all files were checked, and before the signature is written."""
+    other = json.loads((folder / MANIFEST).read_text())
+    other["files"]["a.txt"]["sha256"] = "0" * 64
+    checked = SealedFolder.check_all
+
+    def then_replaced(opened):
+        checked(opened)
+        (folder / MANIFEST).write_text(json.dumps(other))
+
+    monkeypatch.setattr(SealedFolder, "check_all", then_replaced)
+    before = (folder / MANIFEST).read_bytes()
+    sign_folder(folder, "thing", key)
+    monkeypatch.undo()
+    with pytest.raises(DamagedError, match="not signed with this key"):
+        check_signed(folder, "thing", key)
+    (folder / MANIFEST).write_bytes(before)
+    check_signed(folder, "thing", key)
+
+
+def test_the_key_of_the_environment_signs_what_was_sealed(folder, key, monkeypatch):
+    """Whatever stands in its place as soon as it is written."""
+    monkeypatch.setenv("CARP_KEY_FILE", str(key))
+    written = new_folders.write_bytes
+
+    def then_replaced(path, content):
+        written(path, content)
+        path.write_bytes(content.replace(b"a.txt", b"b.txt"))
+
+    monkeypatch.setattr(new_folders, "write_bytes", then_replaced)
+    seal(folder, "thing")
+    with pytest.raises(DamagedError, match="not signed with this key"):
+        check_signed(folder, "thing", key)
 
 
 @pytest.mark.parametrize("manifest", [None, "[]", "{}", '{"kind": 3}'])
@@ -69,6 +115,14 @@ def test_whoever_seals_a_folder_again_without_the_key_is_found_out(folder, key):
 def test_a_signature_that_is_none_is_refused(folder, key, found):
     (folder / SIGNATURE).write_text(json.dumps(found))
     with pytest.raises(DamagedError):
+        check_signed(folder, "thing", key)
+
+
+def test_a_signature_by_another_rule_is_none_even_if_it_is_right(folder, key):
+    sign_folder(folder, "thing", key)
+    found = json.loads((folder / SIGNATURE).read_text())
+    (folder / SIGNATURE).write_text(json.dumps({**found, "algorithm": "hmac-md5"}))
+    with pytest.raises(DamagedError, match="not signed with this key"):
         check_signed(folder, "thing", key)
 
 

@@ -22,9 +22,12 @@ from carp.errors import CarpError, DamagedError, StorageError, UsageError
 from carp.storage import (
     MANIFEST,
     append_json_line,
+    array_files,
     block_sums,
     check_folder,
     holding,
+    holding_if_free,
+    leftovers,
     load_arrays,
     new_file,
     new_folder,
@@ -209,6 +212,34 @@ def test_arrays_come_back_as_they_were(tmp_path):
         np.testing.assert_array_equal(found[name], array)
 
 
+def arrays_at(path, *places):
+    """A file that says its arrays of bytes lie at these places, and is as long as the last of them reaches."""
+    facts = {
+        f"a{n}": {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]} for n, (begin, end) in places
+    }
+    heading = json.dumps(facts).encode()
+    path.write_bytes(len(heading).to_bytes(8, "little") + heading + bytes(max(end for _, (_, end) in places)))
+    return path
+
+
+ENDS = {
+    "over each other": [(0, 8), (0, 8), (8, 16)],
+    "partly over each other": [(0, 8), (4, 16)],
+    "with a gap": [(0, 8), (9, 16)],
+    "not from the beginning": [(1, 16)],
+}
+
+
+@pytest.mark.parametrize("places", ENDS.values(), ids=ENDS)
+def test_arrays_that_do_not_lie_end_to_end_are_refused(tmp_path, places):
+    file = arrays_at(tmp_path / "arrays", *enumerate(places))
+    with file.open("rb") as opened, pytest.raises(DamagedError, match="do not lie end to end"):
+        array_files.mapped_arrays(opened, file)
+    good = arrays_at(tmp_path / "good", *enumerate([(0, 8), (8, 16)]))
+    with good.open("rb") as opened:
+        assert [len(array) for array in array_files.mapped_arrays(opened, good).values()] == [8, 8]
+
+
 def test_truncated_arrays_are_refused(tmp_path):
     file = tmp_path / "x.safetensors"
     save_arrays(file, {"numbers": np.arange(50)})
@@ -367,6 +398,27 @@ def test_process_numbers_play_no_part_in_who_owns_a_place(tmp_path, monkeypatch)
     check_folder(tmp_path / "thing", "thing")
 
 
+def test_a_link_in_the_place_of_a_lock_is_not_followed(tmp_path):
+    """Whoever locks writes into the lock, and would write over what the link leads to."""
+    (tmp_path / "precious").write_text("of somebody")
+    (tmp_path / ".thing.lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(StorageError), new_folder(tmp_path / "thing", "thing"):
+        pass
+    assert (tmp_path / "precious").read_text() == "of somebody"
+
+
+def test_a_process_does_not_hold_what_the_one_holds_that_it_was_forked_from(tmp_path, monkeypatch):
+    """It has the memory of the other, and a number of its own."""
+    with holding(tmp_path / "thing"):
+        number = os.getpid() + 1
+        monkeypatch.setattr(os, "getpid", lambda: number)
+        with holding_if_free(tmp_path / "thing") as free:
+            assert not free
+        monkeypatch.undo()
+        with holding_if_free(tmp_path / "thing") as free:
+            assert free, "one may ask again for what one holds"
+
+
 def test_a_lock_goes_with_its_holder_however_it_ends(tmp_path):
     with another_writer(tmp_path / "thing") as writer:
         writer.kill()
@@ -445,6 +497,25 @@ def test_a_reader_removes_nothing_and_takes_nothing_from_the_living(tmp_path):
         with pytest.raises(StorageError, match="there is no thing here"):
             check_folder(tmp_path / "thing", "thing")
         (tmp_path / f".thing.{dead}.replaced").rename(tmp_path / "thing")
+
+
+def test_what_took_the_place_meanwhile_is_not_replaced_by_what_was_set_aside(tmp_path, monkeypatch):
+    """Another process fills the place after a reader has found it empty, and before the reader holds it."""
+    aside = tmp_path / f".thing.{'0' * 16}.replaced"
+    aside.mkdir()
+    held = leftovers.holding_if_free
+
+    @contextlib.contextmanager
+    def then_filled(path):
+        (tmp_path / "thing").mkdir()
+        with held(path) as free:
+            yield free
+
+    monkeypatch.setattr(leftovers, "holding_if_free", then_filled)
+    taken = tmp_path / "thing"
+    leftovers.bring_back(taken)
+    assert taken.exists()
+    assert aside.exists()
 
 
 def test_a_reader_who_may_not_rename_is_told_that_nothing_is_there(tmp_path, monkeypatch):

@@ -42,7 +42,7 @@ def cache(tmp_path, monkeypatch, built):
     monkeypatch.delenv("CARP_NATIVE", raising=False)
     made = []
 
-    def compile_at_once(command, flags, target):
+    def compile_at_once(command, flags, target, check=None):
         made.append(target)
         target.write_bytes(built)
         target.chmod(0o700)
@@ -83,6 +83,48 @@ def test_a_damaged_library_is_compiled_again_and_not_run(cache, damage):
     assert load() is not None
     assert len(cache) == 2
     assert c_build.is_whole(file.read_bytes())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_a_pipe_in_the_place_of_the_library_keeps_nobody_waiting(cache, monkeypatch):
+    assert load() is not None
+    cache[0].unlink()
+    os.mkfifo(cache[0])
+    with pytest.raises(OSError, match="no plain file"):
+        compiler._loaded(cache[0], own=True)
+    fill = c_build.compile_library
+
+    def compile_beside(command, flags, target, check=None):
+        fill(command, flags, target.with_suffix(".new"), check)
+        target.with_suffix(".new").replace(target)
+
+    monkeypatch.setattr(c_build, "compile_library", compile_beside)
+    assert load() is not None
+
+
+def test_a_command_that_cannot_be_read_is_told_in_a_warning(cache, monkeypatch):
+    monkeypatch.setenv("CC", 'gcc "x')
+    with pytest.warns(SlowerWarning, match=r"\$CC is no command \(No closing quotation\)"):
+        load()
+
+
+WRITTEN = {"rubbish": "printf rubbish", "nothing": "true", "another library": "exec cc -shared -x c /dev/null"}
+
+
+@pytest.mark.parametrize("does", WRITTEN.values(), ids=WRITTEN)
+def test_what_a_compiler_wrote_is_kept_only_if_it_is_the_library(tmp_path, monkeypatch, built, does):
+    """It ends as if all were well, whatever it wrote."""
+    program = tmp_path / "cc"
+    keeps = f'{does} -o "$2"' if does.startswith("exec") else f'{does} > "$2"'
+    to_output = "while [ $1 != -o ]; do shift; done"
+    program.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo 1 && exit 0\n{to_output}\n{keeps}\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CC", str(program))
+    monkeypatch.delenv("CARP_NATIVE", raising=False)
+    with pytest.warns(SlowerWarning, match="could not be compiled"):
+        load()
+    assert list((tmp_path / "cache" / "carp").iterdir()) == []
 
 
 def test_a_library_that_others_may_write_to_is_compiled_again(cache):

@@ -8,6 +8,7 @@ import itertools
 import json
 import shutil
 import signal
+import sys
 
 import polars
 import pytest

@@ -22,7 +22,7 @@ def sign(
     check: Annotated[bool, typer.Option("--check", help="Check the signature instead of writing one.")] = False,
 ) -> None:
     """Sign a model or a corpus with a key, or check its signature. With CARP_KEY_FILE, only signed ones are loaded."""
-    from carp.storage import check_folder, check_signed, kind_of, sign_folder, sole_writer
+    from carp.storage import check_signed, kind_of, sign_folder, sole_writer
 
     kind = kind_of(folder)
     if check:
@@ -30,6 +30,5 @@ def sign(
         say(f"{folder}: this {kind} was signed with this key, and every file is as it was.")
         return
     with sole_writer(folder):
-        check_folder(folder, kind, unsigned=True)
-        sign_folder(folder, key_file)
+        sign_folder(folder, kind, key_file)
     say(f"{folder}: signed. Whoever has the key can check it: CARP_KEY_FILE={key_file}")

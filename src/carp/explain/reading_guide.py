@@ -105,6 +105,7 @@ class ReadingGuide:
     def from_columns(columns: Mapping[str, NDArray[Any]], words: int, levels: int) -> ReadingGuide:
         """From the columns of a file, for a vocabulary of so many words; columns that do not fit are refused."""
         places, weights, membership = (columns[n] for n in ("praise_places", "praise_weights", "membership"))
+        need(columns["names"].dtype == np.uint8 and columns["names"].ndim == 1, "the names of aspects are no text")
         names = tuple(columns["names"].tobytes().decode("utf-8").split("\0"))
         (mean,), (clear,) = columns["mean_rating"].tolist(), columns["clear_tone"].tolist()
         need(places.dtype == np.int32 and weights.dtype == np.float32, "what words say is of another kind")

@@ -126,10 +126,10 @@ def read_bundle(folder: Path, key_file: Path | None = None) -> Bundle:
     with opened_folder(folder, KIND, key_file) as sealed:
         facts = sealed.json("model.json") if "model.json" in sealed else {}
         layout = check_made_with(facts, KIND, LAYOUT, str(folder))
-        optional = (file for file in (GUIDE, DATES, ITEM_TEXTS) if (folder / file).exists())
-        for file in (*FILES, *optional):
-            if file not in sealed:  # a file that is not listed was not checked
-                raise DamagedError(f"the manifest does not name {file}", where=str(folder), fix=FIX)
+        unnamed = [file for file in FILES if file not in sealed]
+        unnamed += [file for file in (GUIDE, DATES, ITEM_TEXTS) if file in sealed.others]
+        if unnamed:  # it was not checked
+            raise DamagedError(f"the manifest does not name {unnamed[0]}", where=str(folder), fix=FIX)
         try:
             return _bundle(sealed, facts, layout)
         except CarpError:

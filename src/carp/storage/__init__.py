@@ -6,6 +6,7 @@ which is checked by the same opening that everything is read by. No pickle, no c
 
 from carp.storage.array_files import arrays_of, load_arrays, save_arrays
 from carp.storage.block_sums import BytesCheckedOnUse, in_threads
+from carp.storage.checked_folders import check_folder, check_signed, kind_of, sign_folder
 from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn
 from carp.storage.leftovers import bring_back, sweep
 from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
@@ -13,12 +14,9 @@ from carp.storage.sealed_folders import (
     FORMAT_VERSION,
     MANIFEST,
     SealedFolder,
-    check_folder,
-    check_signed,
-    kind_of,
     opened_folder,
 )
-from carp.storage.signatures import KEY_FILE, SIGNATURE, sign_folder
+from carp.storage.signatures import KEY_FILE, SIGNATURE
 from carp.storage.written_files import (
     append_json_line,
     disk_errors,

@@ -19,8 +19,8 @@ from carp.storage.block_sums import facts_of
 from carp.storage.folder_locks import holding
 from carp.storage.leftovers import beside, sweep
 from carp.storage.sealed_folders import FORMAT_VERSION, MANIFEST
-from carp.storage.signatures import KEY_FILE, SIGNATURE, sign_folder
-from carp.storage.written_files import disk_errors, sync_folder, write_json
+from carp.storage.signatures import KEY_FILE, SIGNATURE, write_signature
+from carp.storage.written_files import disk_errors, json_bytes, sync_folder, write_bytes
 
 SEALING_THREADS = 4
 AT_CWD, EXCHANGE = -100, 2  # of Linux' renameat2
@@ -122,9 +122,10 @@ def seal(folder: Path, kind: str) -> None:
     for inner in sorted({file.parent for file in files} - {folder}):
         sync_folder(inner)
     listed = {file.relative_to(folder).as_posix(): fact for file, fact in zip(files, facts, strict=True)}
-    write_json(folder / MANIFEST, {"kind": kind, "version": FORMAT_VERSION, "files": listed})
+    manifest = json_bytes({"kind": kind, "version": FORMAT_VERSION, "files": listed})
+    write_bytes(folder / MANIFEST, manifest)
     if key := os.environ.get(KEY_FILE):
-        sign_folder(folder, Path(key))
+        write_signature(folder, manifest, Path(key))
 
 
 def _sealed(file: Path) -> dict[str, Any]:

@@ -44,9 +44,15 @@ class SealedFolder:
     path: Path
     kind: str
     manifest: dict[str, Any]
-    sum: str  # sha256 of the manifest, which holds the sums of everything else
+    manifest_bytes: bytes  # as they were read
+    others: frozenset[str]  # names of what lies in the folder and is not in the manifest
     _files: dict[str, BufferedReader] = field(default_factory=dict)
     _checked: set[str] = field(default_factory=set)
+
+    @property
+    def sum(self) -> str:
+        """The sha256 sum of the manifest, which holds the sums of everything else."""
+        return hashlib.sha256(self.manifest_bytes).hexdigest()
 
     @property
     def again(self) -> str:
@@ -153,39 +159,18 @@ class SealedFolder:
 
 
 @contextlib.contextmanager
-def opened_folder(path: Path | str, kind: str, key_file: Path | None = None) -> Iterator[SealedFolder]:
-    """Open a sealed folder with all its files. With a key, here or in $CARP_KEY_FILE, it must be signed with it."""
-    folder = _opened(Path(path), kind, key_file or _own_key())
+def opened_folder(
+    path: Path | str, kind: str, key_file: Path | None = None, *, unsigned: bool = False
+) -> Iterator[SealedFolder]:
+    """Open a sealed folder with all its files.
+
+    With a key, here or in $CARP_KEY_FILE, it must be signed with it, unless it may be `unsigned`.
+    """
+    folder = _opened(Path(path), kind, None if unsigned else key_file or _own_key())
     try:
         yield folder
     finally:
         folder.close()
-
-
-def check_folder(path: Path | str, kind: str, *, contents: bool = True, unsigned: bool = False) -> dict[str, Any]:
-    """The manifest of a folder whose files are all there and unaltered; anything else is an error."""
-    folder = _opened(Path(path), kind, None if unsigned else _own_key())
-    try:
-        if contents:
-            folder.check_all()
-        return folder.manifest
-    finally:
-        folder.close()
-
-
-def check_signed(path: Path, kind: str, key_file: Path) -> None:
-    """Refuse a folder that was not signed with a key, or is not as it was when it was signed."""
-    with opened_folder(path, kind, key_file) as folder:
-        folder.check_all()
-
-
-def kind_of(path: Path) -> str:
-    """What kind of folder this says it is."""
-    manifest = json_of((path / MANIFEST).read_bytes(), path) if (path / MANIFEST).is_file() else None
-    kind = manifest.get("kind") if isinstance(manifest, dict) else None
-    if not isinstance(kind, str):
-        raise StorageError("this is neither a model nor a corpus", where=str(path), fix="give a folder made by carp")
-    return kind
 
 
 def _own_key() -> Path | None:
@@ -231,8 +216,10 @@ def _from_handle(handle: int, path: Path, kind: str, key_file: Path | None) -> S
         with contextlib.suppress(_Gone):
             signature = _small_file(handle, SIGNATURE)
         check_signature(content, signature, key_file, path)
-    folder = SealedFolder(path, kind, json_of(content, path / MANIFEST), hashlib.sha256(content).hexdigest())
-    _check_manifest(folder)
+    manifest = json_of(content, path / MANIFEST)
+    _check_manifest(manifest, path, kind, again)
+    others = frozenset(os.listdir(handle)) - manifest["files"].keys()
+    folder = SealedFolder(path, kind, manifest, content, others)
     try:
         for name, facts in folder.manifest["files"].items():
             _open_file(folder, handle, name, facts)
@@ -250,17 +237,15 @@ def _small_file(handle: int, name: str) -> bytes:
         raise _Gone from error
 
 
-def _check_manifest(folder: SealedFolder) -> None:
-    manifest: Any = folder.manifest
-    where, kind = str(folder.path), folder.kind
+def _check_manifest(manifest: Any, path: Path, kind: str, again: str) -> None:
     files = manifest.get("files") if isinstance(manifest, dict) else None
     if not isinstance(files, dict) or len(files) > MOST_FILES:
-        raise DamagedError("the manifest is damaged", where=str(folder.path / MANIFEST), fix=folder.again)
+        raise DamagedError("the manifest is damaged", where=str(path / MANIFEST), fix=again)
     if manifest.get("kind") != kind:
-        raise UsageError(f"this is a {manifest.get('kind')}, not a {kind}", where=where, fix=f"give a {kind}")
+        raise UsageError(f"this is a {manifest.get('kind')}, not a {kind}", where=str(path), fix=f"give a {kind}")
     if manifest.get("version") != FORMAT_VERSION:
         what = f"it was made by another version (format {manifest.get('version')}, this reads {FORMAT_VERSION})"
-        raise DamagedError(what, where=where, fix=folder.again)
+        raise DamagedError(what, where=str(path), fix=again)
 
 
 def _open_file(folder: SealedFolder, handle: int, name: str, facts: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from carp.errors import DamagedError, StorageError, UsageError
 from carp.storage.secret_files import read_secret
-from carp.storage.written_files import disk_errors, json_of, write_json
+from carp.storage.written_files import json_of, write_json
 
 MANIFEST = "manifest.json"
 SIGNATURE = "signature.json"
@@ -35,10 +35,8 @@ def read_key(path: Path) -> bytes:
     return key
 
 
-def sign_folder(folder: Path, key_file: Path) -> None:
-    """Sign the manifest of a sealed folder."""
-    with disk_errors(folder):
-        manifest = (folder / MANIFEST).read_bytes()
+def write_signature(folder: Path, manifest: bytes, key_file: Path) -> None:
+    """Sign a sealed folder by the content of its manifest."""
     write_json(folder / SIGNATURE, {"algorithm": ALGORITHM, "signature": _signature(manifest, read_key(key_file))})
 
 

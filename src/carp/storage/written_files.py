@@ -91,7 +91,11 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_bytes(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+    write_bytes(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def read_json(path: Path) -> Any:
@@ -104,11 +108,19 @@ def read_json(path: Path) -> Any:
 def json_of(content: bytes, where: Path) -> Any:
     """What a JSON file says; only what `write_json` could have written."""
     try:
-        value = json.loads(content, parse_constant=_refuse_constant)
+        value = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_with_each_name_once)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half a surrogate pair, or 1e999
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"cannot be read ({error})", where=str(where), fix="make it again") from error
     return value
+
+
+def _with_each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object as it was written: of a name that stands twice, readers would take one value or the other."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in an object")
+    return found
 
 
 def _refuse_constant(name: str) -> Any:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from carp.storage.written_files import sync_folder
@@ -33,7 +33,10 @@ FOR_MOST_PROCESSORS = ["-mavx2", "-mfma"] if ON_X86 else []  # without AVX2, C w
 
 def find_compiler() -> str | None:
     """The command of $CC, else of a compiler that is there."""
-    wanted = shlex.split(os.environ.get("CC", ""))
+    try:
+        wanted = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        raise OSError(f"$CC is no command ({error})") from None
     if wanted:
         program = shutil.which(wanted[0])
         return None if program is None else shlex.join([program, *wanted[1:]])
@@ -51,14 +54,21 @@ def source_texts() -> list[str]:
     return [file.read_text("utf-8") for file in sorted((*HERE.glob("*.c"), *HERE.glob("*.h")))]
 
 
-def compile_library(compiler: str, flags: Sequence[str], target: Path) -> None:
-    """Compile all C files into `target`, which appears when it is complete, on the disk and with its sum at the end."""
+def compile_library(
+    compiler: str, flags: Sequence[str], target: Path, check: Callable[[Path], object] | None = None
+) -> None:
+    """Compile all C files into `target`, which appears when it is complete, on the disk and with its sum at the end.
+
+    `check` raises an error if what the compiler wrote is no library.
+    """
     handle, name = tempfile.mkstemp(prefix=UNFINISHED, suffix=".so", dir=target.parent)
     os.close(handle)
     beside = Path(name)
     try:
         command = [*shlex.split(compiler), *FLAGS, *flags, *map(str, sorted(HERE.glob("*.c"))), "-o", name, "-lm"]
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        if check is not None:
+            check(beside)
         with beside.open("rb+") as file:
             file.write(SUM + hashlib.sha256(file.read()).hexdigest().encode())
             file.flush()

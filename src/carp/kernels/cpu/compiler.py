@@ -18,7 +18,7 @@ import subprocess
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -59,7 +59,9 @@ class KernelLibrary(ctypes.CDLL):
         there = Path(f"/proc/self/fd/{opened}")  # the very file that was checked, where the system lets us say so
         super().__init__(str(file if opened is None or not there.exists() else there))
         for name, arguments in SIGNATURES.items():
-            function = getattr(self, name)
+            function = getattr(self, name, None)
+            if function is None:
+                raise OSError(f"{file} has no function {name}")
             function.argtypes = [TYPES[kind] for kind in arguments]
             function.restype = None if name in SILENT else ctypes.c_long
             if name not in COUNTING | SILENT:
@@ -92,10 +94,10 @@ def library() -> KernelLibrary | None:
     numbers_agree = ctypes.sizeof(ctypes.c_long) == 8  # the numbers of pairs and words have 64 bits
     if os.environ.get("CARP_NATIVE") == "0" or os.name != "posix" or not numbers_agree:
         return None
-    compiler = None if os.environ.get("CARP_NATIVE") == "packaged" else c_build.find_compiler()
-    if compiler is None:
-        return _packaged()
     try:
+        compiler = None if os.environ.get("CARP_NATIVE") == "packaged" else c_build.find_compiler()
+        if compiler is None:
+            return _packaged()
         return _loaded(_compiled(compiler), own=True)
     except (OSError, subprocess.SubprocessError) as problem:
         reason = " ".join(str(problem).split())[:200]
@@ -116,18 +118,25 @@ def _packaged() -> KernelLibrary | None:
 
 def _loaded(file: Path, *, own: bool) -> KernelLibrary:
     """A library that is whole and, where it lies in a cache, was written by this user and can be by nobody else."""
-    with file.open("rb") as opened:
-        if (fault := _fault(file, opened.fileno(), opened.read(), own=own)) is not None:
+    with _opened(file) as opened:
+        if (fault := _fault(file, opened, own=own)) is not None:
             raise OSError(fault)
         return KernelLibrary(file, opened.fileno())
 
 
-def _fault(file: Path, handle: int, content: bytes, *, own: bool) -> str | None:
+def _opened(file: Path) -> BinaryIO:
+    """A file, opened without waiting for whoever writes into it: a pipe may stand in its place."""
+    return open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
+
+
+def _fault(file: Path, opened: BinaryIO, *, own: bool) -> str | None:
     """Why a library is not run."""
-    facts = os.fstat(handle)
+    facts = os.fstat(opened.fileno())
+    if not stat.S_ISREG(facts.st_mode):
+        return f"{file} is no plain file"
     if own and (facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & 0o022):
         return f"{file} belongs to another user, or others may write to it"
-    return None if c_build.is_whole(content) else f"{file} is damaged"
+    return None if c_build.is_whole(opened.read()) else f"{file} is damaged"
 
 
 def _compiled(compiler: str) -> Path:
@@ -139,14 +148,14 @@ def _compiled(compiler: str) -> Path:
     key = chr(0).join([*parts, platform.machine(), _processor()])
     file = folder / f"kernels-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
     if not _usable(file):
-        c_build.compile_library(compiler, flags, file)
+        c_build.compile_library(compiler, flags, file, check=KernelLibrary)
     return file
 
 
 def _usable(file: Path) -> bool:
     try:
-        with file.open("rb") as opened:
-            return _fault(file, opened.fileno(), opened.read(), own=True) is None
+        with _opened(file) as opened:
+            return _fault(file, opened, own=True) is None
     except OSError:
         return False
 

@@ -16,16 +16,19 @@ from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile
 
 BATCH_ROWS = 50_000
 ROW_BYTES = 16  # that a row counts besides its texts
+DAY, MOST = 86_400, 2**63 - 1
+PARTS_OF_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+CALENDAR = (-62_135_596_800 + DAY, 253_402_300_799 - DAY)  # Python's years 1 to 9999 in any time zone, in seconds
+DURATIONS = (-999_999_999 * DAY, 999_999_999 * DAY)  # Python's longest
 
 
 @contextmanager
 def table_errors(name: str) -> Iterator[None]:
     """Turn what stops the reading of a table into an InputError."""
-    import polars
 
     try:
         yield
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+    except _faults() as error:
         found = _part_to_blame(Path(name)) if Path(name).is_dir() else None
         raise found or _unreadable(error, name) from None
 
@@ -33,7 +36,15 @@ def table_errors(name: str) -> Iterator[None]:
 def _unreadable(error: Exception, name: str) -> InputError:
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     what = f"the table cannot be read ({first[:200]})"
-    return InputError(what, where=name, fix="check that it is a whole Parquet file")
+    fix = "check that it is a whole Parquet file, with columns of text, numbers and dates"
+    return InputError(what, where=name, fix=fix)
+
+
+def _faults() -> tuple[type[Exception], ...]:
+    """What polars raises where a table cannot be read, or holds values that Python has none for."""
+    import polars
+
+    return (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError, OverflowError)
 
 
 def _part_to_blame(folder: Path) -> InputError | None:
@@ -48,7 +59,7 @@ def _part_to_blame(folder: Path) -> InputError | None:
             schema = dict(table.collect_schema())
             for _ in _batches(table):
                 pass
-        except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+        except _faults() as error:
             return _unreadable(error, str(part))
         first = first or schema
         if other := _otherwise(schema, first):
@@ -127,7 +138,7 @@ def _bounded(rows: Iterator[Sequence[Any]], name: str, most: int) -> Iterator[Se
 
 def _all_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
     with table_errors(name):
-        for batch in _batches(table):
+        for batch in _batches(_within_calendar(table)):
             yield from batch.iter_rows()
 
 
@@ -136,6 +147,30 @@ def _batches(table: Any) -> Iterable[Any]:
         found: Iterable[Any] = table.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
         return found
     return [table.collect()]
+
+
+def _within_calendar(table: Any) -> Any:
+    """A lazy table without the dates and durations that Python has no values for. They count as missing."""
+    import polars
+
+    columns = []
+    for name, kind in table.collect_schema().items():
+        values = polars.col(name)
+        if kind.is_nested() and _holds_times(kind):
+            columns.append(values.to_physical())  # numbers; nothing is read from such a column
+        elif isinstance(kind, polars.Datetime | polars.Date | polars.Duration):
+            low, high = DURATIONS if isinstance(kind, polars.Duration) else CALENDAR
+            second = (1, DAY) if isinstance(kind, polars.Date) else (PARTS_OF_SECOND[kind.time_unit], 1)
+            first, last = (max(-MOST, min(MOST, bound * second[0] // second[1])) for bound in (low, high))
+            columns.append(polars.when(values.to_physical().is_between(first, last)).then(values).alias(name))
+    return table.with_columns(columns) if columns else table
+
+
+def _holds_times(kind: Any) -> bool:
+    """Whether values of a nested type have dates or durations somewhere inside."""
+    inside = [field.dtype for field in getattr(kind, "fields", ())]
+    inside += [getattr(kind, part) for part in ("inner", "key", "value") if hasattr(kind, part)]
+    return any(map(_holds_times, inside)) if kind.is_nested() else bool(kind.is_temporal())
 
 
 def read_pandas(frame: Any, asked: SourceRequest) -> OpenSource:

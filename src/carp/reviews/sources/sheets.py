@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
+from xml.parsers import expat
 
 from carp.errors import InputError
 from carp.reviews.sources.line_reading import CsvRow
@@ -12,6 +13,7 @@ from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile
 
 SHEET_RATIO = 4 * BOMB_RATIO  # the markup of a sheet repeats itself more than texts do
 FIX = "open it in a spreadsheet and save it again, or save it as CSV"
+SHEETS = "xl/worksheets/"
 MOST_ROWS = 1_048_576  # that a sheet of Excel can have; a row may say that it is any number
 
 
@@ -21,6 +23,7 @@ def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
     import openpyxl
 
     try:
+        _refuse_disorder(file)
         with file.open() as content:
             book = openpyxl.load_workbook(content, read_only=True, data_only=True)
             for sheet in book.worksheets:
@@ -50,6 +53,31 @@ def _refuse_bomb(file: SourceFile) -> None:
             where=str(file),
             fix="if you trust it, save it as CSV",
         )
+
+
+def _refuse_disorder(file: SourceFile) -> None:
+    """Refuse sheets whose rows do not rise: a row that comes after its place would be left out without a word."""
+    with zipfile.ZipFile(file.path) as archive:
+        for name in archive.namelist():
+            if name.startswith(SHEETS):
+                with archive.open(name) as content:
+                    if not _rows_rise(content):
+                        raise InputError("the rows of a sheet are not in their order", where=str(file), fix=FIX)
+
+
+def _rows_rise(sheet: IO[bytes]) -> bool:
+    last, rise = 0, True
+
+    def begin(name: str, given: dict[str, str]) -> None:
+        nonlocal last, rise
+        if name.rpartition(" ")[2] == "row":
+            number = int(float(given.get("r", last + 1)))
+            last, rise = number, rise and number > last
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler = begin
+    parser.ParseFile(sheet)
+    return rise
 
 
 def fitted(values: list[Any], width: int) -> list[Any]:
