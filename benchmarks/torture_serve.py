@@ -539,7 +539,7 @@ def swaps(options: argparse.Namespace) -> Part:
             users, items = ids(port)
             new = Path(folder) / "new.csv"
             rows = [
-                f"{user},{item},1,It broke at once and I sent it back."
+                f"{user},{item},1,It broke at once and I sent {item} back."
                 for user, item in zip(users, items, strict=False)
             ]
             new.write_text("\n".join(["user,item,rating,text", *rows]) + "\n")

@@ -202,8 +202,8 @@ def test_a_folder_that_is_replaced_while_it_is_fetched_is_fetched_again(store, t
     get, begun = store.system.get_file, []
 
     def replaced(path, to, **more):
-        if not begun:
-            begun.append(path)
+        begun.append(path)
+        if len(begun) == 3:
             store.system.put(str(other), f"{store.root}", recursive=True)
             for file in other.iterdir():
                 store.system.put_file(str(file), f"{store.root}/model/{file.name}")

@@ -26,6 +26,12 @@ from swap_storm import reload
 ADDRESS = "memory://bucket/model"
 
 
+async def until(so):
+    async with asyncio.timeout(60):  # only where it never will be
+        while not so():
+            await asyncio.sleep(0.001)
+
+
 class PlayedLoader:
     """A loader that is there until the test says that its last engine has ended."""
 
@@ -50,8 +56,7 @@ class Playing(EnginePool):
         self.generations.append(generation)
 
     async def loading(self, count):
-        while len(self.generations) < count:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(self.generations) == count)
 
     async def close(self):
         for generation in self.generations:
@@ -104,8 +109,7 @@ def test_a_copy_stays_as_long_as_an_engine_may_have_it_mapped(copies):
         await swapping
         assert old.exists(), "an engine of before may still be answering"
         pool.generations[0].loader.ended.set()
-        while old.exists():
-            await asyncio.sleep(0.001)
+        await until(lambda: not old.exists())
         assert coming.model.exists()
         await pool.close()
 
@@ -127,8 +131,7 @@ def test_what_cannot_be_fetched_or_loaded_leaves_the_model_of_before(copies):
             await swapping
         assert caught.value.where == f"{ADDRESS}/{MANIFEST}", "nobody knows the place of the copy"
         coming.loader.ended.set()
-        while coming.model.exists():
-            await asyncio.sleep(0.001)
+        await until(lambda: not coming.model.exists())
         assert old.exists()
         assert pool.facts.bundle == bundle_sum(old)
         await pool.close()
