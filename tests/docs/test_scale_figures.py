@@ -43,3 +43,27 @@ def test_the_table_of_updates_is_what_was_measured():
         cells = [f"`{line['model']}`", f"{seconds['train']:.1f}", f"{seconds['update']:.1f}", share(shares["whole"])]
         cells += [share(shares["without_start"]), f"{seconds['forget']:.1f}"]
         assert f"| {' | '.join(cells)} |" in page()
+
+
+def test_the_table_of_fitting_is_what_was_measured():
+    found = lines("fit")
+    assert len(found) == 4
+    for line in found:
+        reviews, seconds, memory = line["reviews"], line["processor_seconds"], line["memory"]
+        cells = [f"{reviews:,}", f"{seconds:.0f} s", f"{1e3 * seconds / reviews:.2f} ms"]
+        cells += [f"{memory / 1e9:.2f} GB", f"{memory / reviews / 1e3:.1f} kB"]
+        assert f"| {' | '.join(cells)} |" in page()
+
+
+def test_what_fitting_571_million_reviews_needs_follows_from_what_was_measured():
+    here = lines("fit")[-1]
+    on_a_card = [json.loads(line) for line in (ROOT / "results" / "speed-gpu.jsonl").read_text().splitlines()]
+    there = [line for line in on_a_card if line["work"] == "meeting fit"][-1]
+    times, times_there = 571e6 / here["reviews"], 571e6 / there["reviews"]
+    needs = f"{times * here['processor_seconds'] / 86_400:.0f} days of one core or more, and "
+    needs += f"{times * here['memory'] / 1e12:.1f} TB of memory, by the figures of {here['reviews']:,} reviews; or "
+    needs += f"{times_there * there['seconds'] / 3_600:.0f} hours and {times_there * there['peak_bytes'] / 1e12:.1f} TB"
+    assert needs in page()
+    room = f"A card of 141 GB has room for {141e9 / there['peak_bytes'] * there['reviews'] / 1e6:.0f} million reviews, "
+    room += f"a machine with 2 TB of memory for {2e12 / here['memory'] * here['reviews'] / 1e6:.0f} million"
+    assert room in page()
