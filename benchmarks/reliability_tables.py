@@ -98,9 +98,11 @@ def service_table(lines: list[Line]) -> str:
         machine = f"{line['cores']} cores, load {line['load_average']:g}"
         if "of_cores" in line:
             machine = f"{line['cores']} of {line['of_cores']} cores, for itself"
-        whole = line["reached"] and _whole(line["part"], line["figures"])
+        reached = _yes(line["reached"])
+        if line["reached"] and not _whole(line["part"], line["figures"]):
+            reached = "as far as run"
         model = f"`{line['model']}`" if "model" in line else "not kept"
-        rows.append([wanted, model, told(line["figures"]), machine, _yes(whole), f"`{line['part']}`"])
+        rows.append([wanted, model, told(line["figures"]), machine, reached, f"`{line['part']}`"])
     return _table(["wanted", "model", "measured", "machine", "reached", "part"], rows)
 
 
