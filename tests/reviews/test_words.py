@@ -19,7 +19,7 @@ from carp.reviews.text import lexicon, tokens
 from carp.reviews.text.scripts import is_emoji
 from carp.reviews.text.sentences import LONGEST_SENTENCE, sentences
 from carp.reviews.text.stop_words import NEGATIONS, read_stop_words, stop_words
-from carp.reviews.text.tokens import join_tokens, tokenise, tokenise_many
+from carp.reviews.text.tokens import has_word, join_tokens, tokenise, tokenise_many
 from carp.reviews.text.vocabulary import Vocabulary
 
 review_texts = st.text(
@@ -51,6 +51,16 @@ def corpus_of(texts):
         token_lengths=tokens.lengths,
         facts={"levels": 5},
     )
+
+
+@given(review_texts | st.text(alphabet=st.sampled_from("aB1 .,!?\n'’_\u0307\u200d中ก😀é"), max_size=30))
+def test_a_text_has_a_word_exactly_where_cutting_it_finds_one(text):
+    assert has_word(text) == bool(tokenise(text)[0])
+
+
+def test_a_word_is_found_where_it_is_too_long_or_stands_beside_other_scripts():
+    texts = ["a" * 10_000, "中a", "a\u0307", "ok", " ok", "no.", "1 2!", "é", "_a_", "a" * 20, "a" * 21, "\n"]
+    assert [has_word(text) for text in texts] == [bool(tokenise(text)[0]) for text in texts]
 
 
 @given(review_texts)

@@ -23,6 +23,8 @@ GROUP = 4 << 20  # bytes numbered together
 # Splitting with a group yields gap, word, gap, word, ..., gap: all offsets follow from the lengths.
 _WORD = re.compile(r"([^\W_]++(?:['’][^\W_]++)*+)")
 _split_at_words = _WORD.split  # the words of ASCII alone
+# What is a word whatever stands beside it, found without asking which characters belong to words in other scripts.
+_SURELY_A_WORD = re.compile(r"(?:^|[ \n.,!?])[A-Za-z]{1,20}(?:$|[ \n.,!?])")
 
 Places = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -70,6 +72,8 @@ def has_word(text: str) -> bool:
     >>> has_word("10/10 :-)"), has_word("10/10 ok")
     (False, True)
     """
+    if _SURELY_A_WORD.search(text):
+        return True
     if text.isascii():
         return any(as_word(run[0]) for run in _WORD.finditer(text))
     return any(as_word(text[start:end]) for start, end in word_spans(text))
