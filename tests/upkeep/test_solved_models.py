@@ -61,6 +61,19 @@ def test_refit_gives_the_model_that_forgetting_and_training_would_solve_for(mode
     assert all(torch.equal(solved[name], refitted[name]) for name in solved)
 
 
+def test_a_model_that_is_fitted_again_answers_and_is_measured_as_when_it_is_opened(model, tmp_path):
+    """What was read with the weights of before says nothing of the new ones."""
+    before = carp.load(model, device="cpu")
+    _ = before.fitted_model.sides
+    after = forget(before, "person-003")
+    after.save(tmp_path / "after")
+    again = carp.load(tmp_path / "after", device="cpu")
+    pairs = [(user, item) for user in again.fitted_corpus.users for item in again.fitted_corpus.items]
+    assert list(after.predict(pairs)) == list(again.predict(pairs))
+    assert again.fitted_model.measure_margin() == again.facts["margin"]
+    assert again.explainer.degree_scale() == again.facts["degree_scale"]
+
+
 def test_forgetting_learns_again_how_sentences_are_read(model):
     before = carp.load(model, device="cpu")
     after = forget(before, "person-003")

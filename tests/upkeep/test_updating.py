@@ -13,9 +13,11 @@ import torch
 import carp
 from carp.cli import entry
 from carp.errors import InputError, UsageError
+from carp.models.predict import encode_documents
 from carp.reviews.documents import ReviewCut, make_documents
 from carp.reviews.split_parts import TRAIN
 from carp.storage import sole_writer
+from carp.upkeep import answer_moves, revised_sides
 from carp.upkeep.revised_corpus import AddedReviews, revise
 from carp.upkeep.updating import read_for, update, update_model
 
@@ -56,8 +58,12 @@ def pairs_of(frame):
     return list(zip(frame["user"], frame["item"], strict=True))
 
 
-def test_answers_equal_those_of_encoding_everything_again_to_the_bit(either, frame):
+@pytest.mark.parametrize("asked_before", [True, False])
+def test_answers_equal_those_of_encoding_everything_again_to_the_bit(either, frame, asked_before):
+    """Where the model has answered before, what it read then is carried over."""
     before = carp.load(either, device="cpu")
+    if asked_before:
+        _ = before.fitted_model.sides
     after, report = update(before, read_for(before, frame[180:200]))
     after.save(either, overwrite=True)
     again = carp.load(either, device="cpu")
@@ -74,6 +80,31 @@ def test_only_what_was_touched_moves(either):
     assert report.moved.touched.largest > 0
     assert report.moved.others.pairs > 100
     assert report.moved.others.largest == 0
+
+
+def test_few_documents_are_read_to_say_how_far_answers_moved(either, frame, monkeypatch):
+    """However many the model has; and what is said of these pairs is what reading all documents would say."""
+    read = []
+
+    def counted(encode, documents, device):
+        read.append(len(documents))
+        return encode_documents(encode, documents, device)
+
+    monkeypatch.setattr(answer_moves, "CROWD", 3)
+    reports = []
+    for asked_before in (False, True):
+        before = carp.load(either, device="cpu")
+        if asked_before:
+            _ = before.fitted_model.sides
+        with monkeypatch.context() as counting:
+            counting.setattr(revised_sides, "encode_documents", counted)
+            reports.append(update(before, read_for(before, frame[180:200]))[1])
+        if not asked_before:
+            assert read
+            assert sum(read) <= 2 * (3 + 3) + 2 * 3  # of the model before: touched and others; after: touched alone
+    assert reports[0].moved == reports[1].moved
+    assert reports[0].moved.touched.pairs
+    assert reports[0].moved.others.pairs
 
 
 def test_a_later_review_of_the_same_pair_replaces_the_earlier_one(bundle, frame):

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from carp.models.batch import Pairs, TrainingData
 from carp.models.layers import TunedBiases
 from carp.models.predict import encode_documents
 from carp.models.review_sets import ReviewPartners
 from carp.persist.bounded_making import Undrawn
-from carp.reviews.documents import Documents
 from carp.reviews.split_parts import TRAIN
 from carp.settings import sort_settings
 from carp.training.fitted_model import FittedModel
 from carp.training.loop import train
 from carp.training.model_tables import Kind, carried_over, empty_like, leave_out_again, rows_of_tables, solve_again
-from carp.upkeep.revised_corpus import Places, RevisedCorpus
+from carp.upkeep.revised_corpus import RevisedCorpus
 
 BIAS_ROWS: dict[str, Kind] = {"user": "users", "item": "items", "user_weight": "users", "item_weight": "items"}
 TENTH = 10  # of the training pairs, where none is held out to choose shrinkages on
@@ -96,25 +94,3 @@ def _with_validation(data: TrainingData) -> TrainingData:
     chosen, train = np.arange(0, len(data.train), TENTH), data.train
     held = Pairs(train.users[chosen], train.items[chosen], train.ratings[chosen], train.records[chosen])
     return replace(data, valid=held)
-
-
-def sides_again(before: FittedModel, after: FittedModel, revision: RevisedCorpus) -> tuple[Tensor, Tensor]:
-    """The sides of all, of which only those of touched documents are encoded again."""
-    old, model, corpus = revision.old, after.model, after.corpus
-    return (
-        _sides(before.sides[0], model.encode_users, corpus.user_documents, old.users, revision.users, after),
-        _sides(before.sides[1], model.encode_items, corpus.item_documents, old.items, revision.items, after),
-    )
-
-
-def _sides(
-    known: Tensor, encode: Any, documents: Documents, old: Places, touched: Places, after: FittedModel
-) -> Tensor:
-    sides = known.new_zeros(len(documents), *known.shape[1:])
-    stays = np.setdiff1d(np.flatnonzero(old >= 0), touched)
-    sides[torch.from_numpy(stays).to(after.device)] = known[torch.from_numpy(old[stays]).to(after.device)]
-    if len(touched):
-        sides[torch.from_numpy(touched).to(after.device)] = encode_documents(
-            encode, documents.some(touched), after.device
-        )
-    return sides

@@ -17,11 +17,11 @@ from carp.reviews.rating_scale import RatingScale
 from carp.reviews.sources.ledger import Ledger, Reviews
 from carp.storage import sole_writer
 from carp.training.fitted_corpus import FittedCorpus
-from carp.training.fitted_model import FittedModel
 from carp.upkeep.answer_moves import AnswerMoves, answer_moves
 from carp.upkeep.new_reviews import new_reviews
 from carp.upkeep.revised_corpus import RevisedCorpus, revise
-from carp.upkeep.revised_model import revised_model, sides_again
+from carp.upkeep.revised_model import revised_model
+from carp.upkeep.revised_sides import carried_sides, has_sides, reads_alike
 
 OUTSIDE = "rating lies outside"  # how the ledger begins this reason
 ENOUGH_TO_DOUBT = 20  # new ratings
@@ -174,24 +174,16 @@ def revised(before: Recommender, revision: RevisedCorpus, *, refit: bool) -> tup
     """The recommender on a revised corpus, its model fitted again or not, and how far its answers moved."""
     old = before.fitted_model
     fitted = revised_model(old, revision, refit=refit)
-    if reads_alike(fitted):
-        fitted.sides = sides_again(old, fitted, revision)
+    carries = not refit and reads_alike(fitted)
+    if carries and has_sides(old):
+        fitted.sides = carried_sides(old.sides, fitted, revision)
     # Where words went, what they say of each other is learned again; else the guide stays where weights do.
     keep = not refit and fitted.corpus.vocabulary.words == old.corpus.vocabulary.words
     guide = before.explainer.guide if keep and before.explainer.reads_by_guide else None
     after = Recommender.of(fitted, training_log=before.training_log, guide=guide)
     if refit:
         measure_again(after)
-    return after, answer_moves(old, fitted, revision)
-
-
-def reads_alike(fitted: FittedModel) -> bool:
-    """Whether a document is read to the same bits whatever documents are read beside it: by CARP's C kernels too."""
-    from carp.kernels.dispatch import native_kernels
-
-    if fitted.model.reads_alone and fitted.device.type == "cpu":
-        return True
-    return native_kernels(fitted.model, fitted.device) in ("compiled", "packaged")
+    return after, answer_moves(old, fitted, revision, carries=carries)
 
 
 def measure_again(recommender: Recommender) -> None:
