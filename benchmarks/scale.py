@@ -7,7 +7,7 @@
     python benchmarks/scale.py fit --sizes 10000 30000 100000 300000 --out results/scale.jsonl
 
 `prepare` reads reviews that yelp_shaped.py makes up, and leaves out those that are not of 2016 or 2017. `upkeep` trains
-on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, three times into copies of the model of
+on all reviews of Musical Instruments but 1,000, puts these in by `carp update`, five times into copies of the model of
 which the median counts, and forgets the person who wrote most. Each command has one thread, and finds the bytecode that
 Python keeps after the first start of an installation, wherever this benchmark runs.
 `ray` compares preparing on a Ray cluster of this machine alone with the plain command. `open` trains the tuned biases
@@ -43,7 +43,7 @@ from model_copies import write_copies
 Line = dict[str, Any]
 YELP16_17 = ["--since", "2016-01-01", "--until", "2017-12-31"]
 NEW = 1_000  # reviews that come in
-TIMES = 3  # of a command whose median counts
+TIMES = 5  # of a command whose median counts
 START = "from carp.cli import entry; ending = entry.begin_process(); import carp.recommender; ending.code = 0"
 
 

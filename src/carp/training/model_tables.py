@@ -70,11 +70,15 @@ def _carried(name: str, given: Tensor, target: Tensor, kind: Kind | None, old: R
     if given.shape[first:] != target.shape[first:]:
         what = f"{name} is {list(given.shape)} in the earlier model and {list(target.shape)} in this one"
         raise UsageError(what, fix="train with the settings of the earlier model")
-    if kind is None:
+    if kind is None or _all_stay(getattr(old, kind), len(given)):
         return given.to(target, copy=True)
     places = torch.from_numpy(getattr(old, kind)).to(target.device)
     known = (places >= 0).nonzero().squeeze(1)
     return target.index_copy(0, known, given.to(target)[places[known]])
+
+
+def _all_stay(old: Places, count: int) -> bool:
+    return np.array_equal(old, np.arange(count))
 
 
 def empty_like(module: torch.nn.Module) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from carp.upkeep.revised_corpus import Places, RevisedCorpus
 from carp.upkeep.revised_sides import Few, carried_sides, has_sides, sides_of_few
 
 PAIRS = 2_000  # drawn of each kind; nobody has rated them
-CROWD = 200  # people, or things, that something changed about, and as many others
+CROWD = 100  # people, or things, that something changed about, and as many others
 Pairs = NDArray[np.int64]  # [n, 2] a person's number and a thing's
 
 

@@ -63,8 +63,9 @@ def _stars(corpus: FittedCorpus, reviews: Reviews, rows: NDArray[np.int64]) -> N
 def _records_of_pairs(corpus: FittedCorpus, reviews: Reviews, rows: NDArray[np.int64]) -> list[int]:
     """For each review the record of the same person and thing that the model has, or -1."""
     users, items = corpus.users.index(), corpus.items.index()
-    pairs = ((users.get(reviews.users[row], -1), items.get(reviews.items[row], -1)) for row in rows.tolist())
-    return [int(corpus.record_of_pair.get(pair)) for pair in pairs]
+    pairs = [(users.get(reviews.users[row], -1), items.get(reviews.items[row], -1)) for row in rows.tolist()]
+    records: list[int] = corpus.record_of_pair.find(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T).tolist()
+    return records
 
 
 def _pasted(corpus: FittedCorpus, reviews: Reviews, rows: NDArray[np.int64], old: list[int]) -> NDArray[np.bool_]:
