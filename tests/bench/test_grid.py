@@ -503,7 +503,8 @@ def test_a_failing_cell_is_a_row_and_runs_again_when_asked(toy, corpus, tmp_path
     assert "thirteen <b>brings</b> bad luck" in capsys.readouterr().out
     assert main(["report", str(out), "--format", "html"]) == 0
     assert "thirteen &lt;b&gt;brings" in capsys.readouterr().out
-    (toy / "toy_model.py").write_text(TOY.replace("== 13", "== 14"))
+    # As long as before and within the same second, Python would take the bytecode that it kept for the old source.
+    (toy / "toy_model.py").write_text(TOY.replace("== 13", "== 1300"))
     sys.modules.pop("toy_model")
     assert bench(*words) == 1  # failed cells stay as they are
     assert bench(*words, "--retry") == 0
