@@ -8,8 +8,9 @@ from pathlib import Path
 import fsspec
 import polars
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
-from carp.errors import InputError
+from carp.errors import InputError, StorageError
 from carp.reviews.corpora.preparation import prepare_corpus, workers_for
 from carp.reviews.sources.formats import read_reviews
 from carp.reviews.sources.item_files import read_items
@@ -137,3 +138,24 @@ def test_a_table_at_an_address_that_unpacks_to_too_much_is_refused(store):
     store.pipe("/bucket/set/item=lamp/a.parquet", parquet(rows))
     with pytest.raises(InputError, match="memory://bucket/set: the table unpacks to more than 50 times its size"):
         read_reviews("memory://bucket/set")
+
+
+def test_a_full_disk_is_not_taken_for_a_store_that_fails_nor_the_other_way_round(store, monkeypatch):
+    store.pipe("/bucket/a.csv", CSV)
+    opened_there, opened_here = MemoryFileSystem.open, Path.open
+
+    def full(path, mode="r", *more):
+        return opened_here(Path("/dev/full"), "wb", 0) if "copy-" in path.name and "w" in mode else opened_here(path, mode)
+
+    def cut_off(system, path, mode="rb", **more):
+        found = opened_there(system, path, mode, **more)
+        monkeypatch.setattr(found, "read", lambda *_: (_ for _ in ()).throw(OSError(28, "gone")), raising=False)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(StorageError, match="there is no space left on the disk"):
+            read_reviews("memory://bucket/a.csv")
+    monkeypatch.setattr(MemoryFileSystem, "open", cut_off)
+    with pytest.raises(InputError, match=r"bucket/a\.csv: the address cannot be read \(OSError: .*gone"):
+        read_reviews("memory://bucket/a.csv")

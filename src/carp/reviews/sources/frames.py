@@ -89,10 +89,12 @@ def scan_parquet(file: SourceFile) -> Any:
 
 def read_parquet(file: SourceFile, asked: SourceRequest) -> OpenSource:
     with table_errors(str(file), file):
-        return read_polars(scan_parquet(file), str(file), "parquet", asked, file)
+        return read_polars(scan_parquet(file), str(file), "parquet", asked, packed_size(file), file)
 
 
-def read_polars(table: Any, name: str, format: str, asked: SourceRequest, file: SourceFile | None = None) -> OpenSource:
+def read_polars(
+    table: Any, name: str, format: str, asked: SourceRequest, packed: int | None = None, file: SourceFile | None = None
+) -> OpenSource:
     """The reviews in a lazy polars table; in `file`, if it comes from one."""
     import polars
 
@@ -108,21 +110,23 @@ def read_polars(table: Any, name: str, format: str, asked: SourceRequest, file: 
         table = table.select(columns)
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    records = _table_records(polars_rows(table, name, file), list(chosen), check)
+    records = _table_records(polars_rows(table, name, packed, file), list(chosen), check)
     return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen), columns=chosen)
 
 
-def _packed_size(file: SourceFile) -> int:
+def packed_size(file: SourceFile) -> int:
     """The bytes of a Parquet file, or of all files of a folder."""
     if file.dataset:
         return sum(one.stat().st_size for one in file.path.rglob("*") if one.is_file())
     return file.stat().st_size
 
 
-def polars_rows(table: Any, name: str, file: SourceFile | None = None) -> Iterator[Sequence[Any]]:
-    """The rows of a lazy polars table, in order and in little memory; those of a file as far as it may unpack."""
+def polars_rows(
+    table: Any, name: str, packed: int | None = None, file: SourceFile | None = None
+) -> Iterator[Sequence[Any]]:
+    """The rows of a lazy polars table, in order and in little memory; those of a packed file as far as it may go."""
     rows = _all_rows(table, name, file)
-    return rows if file is None else _bounded(rows, name, max(BOMB_FLOOR, BOMB_RATIO * _packed_size(file)))
+    return rows if packed is None else _bounded(rows, name, max(BOMB_FLOOR, BOMB_RATIO * packed))
 
 
 def _bounded(rows: Iterator[Sequence[Any]], name: str, most: int) -> Iterator[Sequence[Any]]:

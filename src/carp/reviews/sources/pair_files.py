@@ -131,7 +131,7 @@ def _table(file: SourceFile) -> _Table:
         with table_errors(str(file), file):
             table = scan_parquet(file)
             names = table.collect_schema().names()
-        rows = polars_rows(table, str(file), file)
+        rows = polars_rows(table, str(file), file=file)
         return _Table(names, (CsvRow(number, list(row)) for number, row in enumerate(rows, start=1)))
     if first.startswith(ZIP):
         return _sheet(sheet_rows(file))

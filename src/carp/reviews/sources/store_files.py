@@ -7,7 +7,6 @@ of nothing but Parquet files is one table. No name that is given out holds a pas
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,6 +16,7 @@ from carp.errors import InputError
 from carp.reviews.sources.addresses import address_errors
 from carp.reviews.sources.unpacking import CHUNK, PARQUET
 from carp.shown_addresses import shown_address
+from carp.storage import disk_errors
 
 PATTERN = re.compile(r"[*?\[]")
 
@@ -35,9 +35,17 @@ class StoreFiles(NamedTuple):
         with address_errors(self.name):
             for path in self.paths:
                 to = place if self.folder is None else place / _below(path, self.folder)
-                to.parent.mkdir(parents=True, exist_ok=True)
-                with self.system.open(path, "rb") as remote, to.open("wb") as file:
-                    shutil.copyfileobj(remote, file, CHUNK)
+                with disk_errors(to):
+                    to.parent.mkdir(parents=True, exist_ok=True)
+                with self.system.open(path, "rb") as remote, disk_errors(to), to.open("wb") as file:
+                    while chunk := _next_of(remote, self.name):
+                        file.write(chunk)
+
+
+def _next_of(remote: Any, name: str) -> bytes:
+    """The next bytes of a file in a store. What fails there is no fault of the disk that they are written to."""
+    with address_errors(name):
+        return bytes(remote.read(CHUNK))
 
 
 def find_in_store(address: str) -> list[StoreFiles]:
