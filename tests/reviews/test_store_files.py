@@ -145,7 +145,8 @@ def test_a_full_disk_is_not_taken_for_a_store_that_fails_nor_the_other_way_round
     opened_there, opened_here = MemoryFileSystem.open, Path.open
 
     def full(path, mode="r", *more):
-        return opened_here(Path("/dev/full"), "wb", 0) if "copy-" in path.name and "w" in mode else opened_here(path, mode)
+        copies = "copy-" in path.name and "w" in mode
+        return opened_here(Path("/dev/full"), "wb", 0) if copies else opened_here(path, mode)
 
     def cut_off(system, path, mode="rb", **more):
         found = opened_there(system, path, mode, **more)
