@@ -8,9 +8,10 @@ from urllib.parse import unquote
 
 HIDDEN = "…"
 SHORT = 4  # letters; a shorter secret is looked for as a word alone, as its letters stand in every sentence
-_IN_TEXT = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+")
-_LINK = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
-_CHAINED = re.compile(r"::(?=[a-zA-Z][a-zA-Z0-9+.-]*://)")  # as in zip://reviews.csv::s3://bucket/reviews.zip
+_KIND = "[a-zA-Z][a-zA-Z0-9+.-]{0,30}"  # bounded, so that a long text without an address takes no longer for it
+_IN_TEXT = re.compile(rf"{_KIND}://\S+")
+_LINK = re.compile(rf"({_KIND})://")
+_CHAINED = re.compile(rf"::(?={_KIND}://)")  # as in zip://reviews.csv::s3://bucket/reviews.zip
 _NAME = re.compile(r"[?&;#]([^=&;#?\s]+)=")
 _END = re.compile(r"[&#\s]|$")
 _SECRET = re.compile(r"pass|pwd|secret|token|sig|key|cred|auth|^code$", re.IGNORECASE)
