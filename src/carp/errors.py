@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 
+from carp.shown_addresses import without_secrets
+
 _WITH_OPTIONS: ContextVar[bool] = ContextVar("with options", default=False)
 _COMMAND = re.compile(r"\bcarp [a-z]+\b")  # something to type, in Python too
 _IN_PYTHON = (
@@ -54,6 +56,8 @@ def _argument(text: str) -> str:
 class CarpError(Exception):
     """Something went wrong that the user can fix. If a traceback is shown instead, that is a bug.
 
+    Addresses in it are shown without their passwords.
+
     >>> print(CarpError("the file is empty", where="reviews.json", fix="give a file with reviews"))
     reviews.json: the file is empty. Fix: give a file with reviews.
     """
@@ -72,8 +76,8 @@ class CarpError(Exception):
         end = "" if not remedy or remedy.endswith(("?", ".", "!")) else "."
         if not _WITH_OPTIONS.get():
             place = in_python(place) if place.startswith("--") else place
-            return f"{place}{in_python(f'{self.what}.')}{in_python(f'{remedy}{end}')}"
-        return f"{place}{self.what}.{remedy}{end}"
+            return without_secrets(f"{place}{in_python(f'{self.what}.')}{in_python(f'{remedy}{end}')}")
+        return without_secrets(f"{place}{self.what}.{remedy}{end}")
 
 
 class CarpWarning(UserWarning):

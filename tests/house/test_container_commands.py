@@ -105,7 +105,7 @@ def test_the_commands_one_by_one_in_a_clean_environment_serve_a_model(tmp_path):
         listening.bind(("127.0.0.1", 0))
         port = str(listening.getsockname()[1])
     place |= {"CARP_API_KEY_FILE": str(tmp_path / "key"), "CARP_PORT": port, "CARP_HOST": "127.0.0.1"}
-    command = [*listed("ENTRYPOINT"), *(word.replace("/model", str(tmp_path / "model")) for word in listed("CMD"))]
+    command = [*listed("ENTRYPOINT"), *(word.replace("/models", str(tmp_path)) for word in listed("CMD"))]
     service = subprocess.Popen(command, cwd=tmp_path, env=place, stderr=subprocess.PIPE, text=True)
     try:
         assert any("Serving" in line for line in iter(service.stderr.readline, ""))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 import yaml
@@ -66,6 +67,66 @@ def test_a_variable_is_taken_and_a_wrong_one_is_named(monkeypatch, capsys, tmp_p
     monkeypatch.setenv("CARP_PORT", "seven")
     assert entry.main(["serve", str(tmp_path)]) == 2
     assert "CARP_PORT" in capsys.readouterr().err
+
+
+def served_model(words):
+    """The folder that the words of `carp serve` name."""
+    assert words[0] == "serve"
+    return PurePosixPath(words[1])
+
+
+def mounts():
+    """For each way to deploy: what is served, and at which folders something is mounted."""
+    of_the_image = json.loads(re.search(r"^CMD (.+)$", CONTAINER, re.M)[1])
+    for text in (CONTAINER, (ROOT / "docs" / "howto" / "deploy.md").read_text()):
+        yield of_the_image, re.findall(r" -v \S+?:([^:\s]+)", text)
+    service = COMPOSE["services"]["service"]
+    yield service["command"], [one["target"] for one in service["volumes"]]
+    for _, one in MANIFESTS:
+        if one["kind"] == "Deployment":
+            [container] = one["spec"]["template"]["spec"]["containers"]
+            yield container["args"], [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+def test_the_folder_above_the_model_is_mounted_so_that_a_newer_model_can_take_its_place():
+    found = list(mounts())
+    assert len(found) == 4
+    for words, places in found:
+        model = served_model(words)
+        assert str(model.parent) in places
+        assert str(model) not in places
+
+
+def given_to_compose(text, **variables):
+    """A text of the compose file with its variables filled in."""
+    return re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: variables.get(found[1]) or found[2], text)
+
+
+def test_compose_finds_folders_and_the_key_in_the_repository_or_where_its_head_says():
+    """Compose reads relative paths from the folder of the file, and asks for the variables of all services at once:
+    one that must be given would be missed by services that have no use for it."""
+    services = COMPOSE["services"].values()
+    places = [volume["source"] for service in services for volume in service["volumes"]]
+    places.append(COMPOSE["secrets"]["carp-key"]["file"])
+    assert len(places) == 4
+    ours = {"CARP_MODELS": ROOT / "models", "CARP_SHARED": ROOT / "shared", "CARP_KEY": ROOT / "key.txt"}
+    for place in places:
+        [name] = re.findall(r"\$\{(\w+)", place)
+        assert (DEPLOY / given_to_compose(place)).resolve() == ours[name]
+        assert given_to_compose(place, **{name: "/data/x"}) == "/data/x"
+    head = (DEPLOY / "compose.yaml").read_text().split("\nx-image")[0]
+    assert set(re.findall(r"(CARP_\w+)=\$PWD/", head)) == set(ours)
+
+
+def test_compose_builds_the_image_of_every_service():
+    for service in COMPOSE["services"].values():
+        build = service["build"]
+        assert (DEPLOY / build["context"]).resolve() == ROOT
+        assert (ROOT / build["dockerfile"]).is_file()
+
+
+def test_the_image_has_what_kuberay_asks_pods_with():
+    assert "wget" in re.search(r"^RUN apt-get .+$", CONTAINER, re.M)[0].split()
 
 
 def test_the_container_copies_files_that_are_there_and_installs_extras_that_exist():

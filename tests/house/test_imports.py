@@ -19,6 +19,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "carp"
 # The rooms in the order of the design: each may import from itself and from those before it.
 ROOMS = [
     "moved",
+    "shown_addresses",
     "errors",
     "storage",
     "reviews.split_parts",

@@ -16,6 +16,7 @@ import openpyxl
 import polars
 import pytest
 import zstandard
+from fsspec.implementations.memory import MemoryFileSystem
 
 from carp.errors import InputError, UsageError
 from carp.reviews.corpora.corpus import build_corpus
@@ -371,7 +372,7 @@ def test_an_address_a_folder_and_a_pattern_of_addresses_are_read(tmp_path, bucke
     (tmp_path / "r.csv").write_text(csv_of(ROWS))
     expect(read_reviews((tmp_path / "r.csv").as_uri()))
     prepared = prepare_corpus([bucket], tmp_path / "corpus", SourceRequest(), min_reviews=1)
-    assert prepared.facts["sources"] == ["memory:///bucket/a.csv", "memory:///bucket/b.csv.gz"]
+    assert prepared.facts["sources"] == ["memory://bucket/a.csv", "memory://bucket/b.csv.gz"]
 
 
 @pytest.mark.parametrize(
@@ -392,7 +393,7 @@ def test_a_store_that_fails_is_named_with_its_own_words(monkeypatch, bucket):
     def denied(*_, **__):
         raise RuntimeError("Unable to locate credentials")
 
-    monkeypatch.setattr(fsspec, "open", denied)
+    monkeypatch.setattr(MemoryFileSystem, "open", denied)
     with pytest.raises(
         InputError, match=r"a\.csv: the address cannot be read .*Unable to locate credentials.*credentials"
     ):

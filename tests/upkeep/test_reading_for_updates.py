@@ -149,6 +149,26 @@ def test_an_update_reads_queries_encodings_and_standard_ways_like_preparing(mode
     assert "carp update: there is nothing to read" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("ratings", "said"),
+    [
+        (["8/10", "80 %"], "new.csv: all ratings are out of another number than 5, the highest rating of this model"),
+        (["4", "8/10", "7/10"], "new.csv line 3: 2 ratings are out of another number than 5"),
+        (["4", "9"], "new.csv line 3: 1 rating is outside 1 to 5, the range of this model"),
+        (["8", "9"], "new.csv: all ratings are outside 1 to 5"),
+    ],
+)
+def test_ratings_on_another_scale_are_refused_with_a_fix_that_an_update_has(model, capsys, ratings, said):
+    before = (model / MANIFEST).read_bytes()
+    rows = [f"ann,thing-{number:03},{rating},It hums.,2020-01-01" for number, rating in enumerate(ratings)]
+    assert updated(written(*rows)) == 1
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Fix: map the ratings to the model's range, or train a new model" in told
+    assert "--rating-range" not in told
+    assert (model / MANIFEST).read_bytes() == before
+
+
 def test_both_commands_have_one_definition_of_each_option_for_reading():
     shared = ("files", "format", "column", "encoding", "sql", "database", "since", "until", "no_titles")
     for name in shared:

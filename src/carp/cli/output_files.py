@@ -12,7 +12,7 @@ PAGES = {".html": "html", ".htm": "html", ".json": "json"}  # what explanations 
 
 def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
     """Refuse an output folder that could not be written in the end."""
-    from carp.storage import MANIFEST, bring_back, disk_errors, read_json, refuse_existing
+    from carp.storage import MANIFEST, bring_back, disk_errors, read_json, refuse_existing, refuse_mount_point
 
     with disk_errors(path):
         bring_back(path)
@@ -23,6 +23,7 @@ def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
             if found != kind:
                 what = f"this is a {found}, and a {kind} would replace it"
                 raise UsageError(what, where=str(path), fix="choose another --out")
+        refuse_mount_point(path)
         check_may_write(path)
 
 

@@ -18,6 +18,7 @@ from carp.cli.options import AsJson, Model, OutFile, Overwrite, check_engine
 from carp.cli.output_files import PAGES, check_new_file, format_of
 from carp.cli.places import Address, any_place, new_path, secret_path, served_folder
 from carp.errors import UsageError
+from carp.shown_addresses import shown_address
 
 if TYPE_CHECKING:
     from carp.explain.profiles import PersonProfile, ThingProfile
@@ -170,7 +171,7 @@ def _with_copies(model: Path | Address, options: ServiceOptions) -> Iterator[Ser
     from carp.scale.served_copies import served_copies
 
     with served_copies(model) as copies:
-        say(f"Fetching {model} ...")
+        say(f"Fetching {shown_address(model)} ...")
         yield replace(options, model=copies.fetch() or options.model, copies=copies)
 
 

@@ -376,12 +376,11 @@ def _everybody(
         return
     from carp.scale.ray_cluster import connected
     from carp.scale.ray_jobs import recommend_on
-    from carp.storage import MANIFEST, sha256
 
-    bundle = sha256(model / MANIFEST) if (model / MANIFEST).exists() else ""
     recommender = carp.load(model)
+    people = list(recommender.fitted_corpus.users)
     with connected(address) as cluster, naming(model):
-        yield recommend_on(cluster, model, list(recommender.fitted_corpus.users), number, wish, bundle)
+        yield recommend_on(cluster, model, people, number, wish, recommender.bundle_sum)
 
 
 def _write_all(

@@ -19,6 +19,7 @@ from carp.reviews.corpora.copied_texts import divided_groups, whole_groups
 from carp.reviews.sources.addresses import bytes_of
 from carp.reviews.split_by_time import TimeRule
 from carp.reviews.split_parts import SPLIT_NAMES, TEST, TRAIN, VALID
+from carp.shown_addresses import shown_address
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.corpus import Corpus
@@ -172,7 +173,7 @@ def split_from_file(corpus: Corpus, file: Path | str) -> Split:
         (f"line {line}", tuple((row.get(role) or "").strip() for role in ("user", "item", "split")))
         for line, row in _rows(file)
     )
-    return split_from_rows(corpus, rows, str(file))
+    return split_from_rows(corpus, rows, shown_address(str(file)))
 
 
 def split_from_rows(corpus: Corpus, rows: Iterable[tuple[str, Sequence[str]]], origin: str) -> Split:
@@ -207,9 +208,10 @@ def _rows(file: Path | str) -> list[tuple[int, dict[str, str | None]]]:
         if missing:
             raise InputError(
                 f"the columns {', '.join(sorted(missing))} are missing",
-                where=str(file),
+                where=shown_address(str(file)),
                 fix="give a CSV with the header user,item,split",
             )
         return [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read ({error})", where=str(file), fix="give a UTF-8 CSV file") from error
+        where = shown_address(str(file))
+        raise InputError(f"cannot be read ({error})", where=where, fix="give a UTF-8 CSV file") from error

@@ -14,6 +14,7 @@ from carp.answers import Recommendation
 from carp.bench.cell_processes import line_of_the_dead
 from carp.bench.cells import Cell, CellResult, run_cell
 from carp.bench.settings_search import choose_settings
+from carp.errors import CarpError
 from carp.recommender import Recommender, load
 from carp.reviews.corpora.worker_processes import WorkerDied
 from carp.scale.ray_cluster import RayCluster, TaskLost
@@ -48,7 +49,7 @@ def _run_cell(task: _CellTask) -> CellResult:
 
 class _PeopleTask(NamedTuple):
     model: str
-    bundle: str  # the sum of its manifest: another model at the same place is loaded again
+    bundle: str  # the sum of its manifest: another model at the same place is refused
     people: tuple[str, ...]
     n: int
     wish: tuple[tuple[str, Any], ...]
@@ -75,5 +76,9 @@ def _recommend(task: _PeopleTask) -> list[Found]:
 
 @lru_cache(maxsize=1)
 def _loaded(model: str, bundle: str) -> Recommender:
-    """The model, loaded once by each worker."""
-    return load(model, device="cpu")
+    """The model, loaded once by each worker. Lists of another model than the command's are not mixed with its own."""
+    recommender = load(model, device="cpu")
+    if recommender.bundle_sum != bundle:
+        what = "the model was replaced while the cluster worked with it"
+        raise CarpError(what, where=model, fix="run the command again, and change the model when it is done")
+    return recommender

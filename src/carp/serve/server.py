@@ -26,6 +26,7 @@ from carp.serve.front_door import MOST_CONNECTIONS, FrontDoor
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem
 from carp.serve.request_counts import OTHER, Measure
+from carp.shown_addresses import shown_address
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -52,8 +53,8 @@ class ServiceOptions:
 
     @property
     def place(self) -> str:
-        """Where the model is, as the user knows it."""
-        return str(self.model) if self.copies is None else self.copies.address
+        """Where the model is, as the user knows it, and as it may be shown."""
+        return str(self.model) if self.copies is None else shown_address(self.copies.address)
 
     def limit(self) -> RateLimit:
         return RateLimit(FOR_OTHERS, spare_loopback=True) if self.rate is None else RateLimit(self.rate)

@@ -9,6 +9,7 @@ from carp.storage.block_sums import BytesCheckedOnUse, in_threads
 from carp.storage.checked_folders import check_folder, check_signed, kind_of, sign_folder
 from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn
 from carp.storage.leftovers import bring_back, sweep
+from carp.storage.mount_points import refuse_mount_point
 from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
 from carp.storage.sealed_folders import (
     FORMAT_VERSION,
@@ -60,6 +61,7 @@ __all__ = [
     "read_json_lines",
     "readable_size",
     "refuse_existing",
+    "refuse_mount_point",
     "save_arrays",
     "seal",
     "sha256",

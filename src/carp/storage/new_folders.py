@@ -18,6 +18,7 @@ from carp.errors import StorageError, UsageError
 from carp.storage.block_sums import facts_of
 from carp.storage.folder_locks import holding
 from carp.storage.leftovers import beside, sweep
+from carp.storage.mount_points import refuse_mount_point
 from carp.storage.sealed_folders import FORMAT_VERSION, MANIFEST
 from carp.storage.signatures import KEY_FILE, SIGNATURE, write_signature
 from carp.storage.written_files import disk_errors, json_bytes, sync_folder, write_bytes
@@ -65,6 +66,7 @@ def sole_writer(path: Path) -> Iterator[None]:
 
 def put_in_place(partial: Path, path: Path) -> None:
     """Put a finished folder in its place. What was there before stands in the finished one's place, to be removed."""
+    refuse_mount_point(path)
     if not path.exists():
         partial.rename(path)
     elif not exchanged(partial, path):

@@ -23,7 +23,11 @@ from carp.upkeep.revised_corpus import RevisedCorpus, revise
 from carp.upkeep.revised_model import revised_model
 from carp.upkeep.revised_sides import carried_sides, has_sides, reads_alike
 
-OUTSIDE = "rating lies outside"  # how the ledger begins this reason
+# How the ledger begins a reason that tells of another scale, and what is said of such ratings.
+OTHER_SCALES = {
+    "rating lies outside": "outside {low:g} to {high:g}, the range of this model",
+    "rating is not out of": "out of another number than {high:g}, the highest rating of this model",
+}
 ENOUGH_TO_DOUBT = 20  # new ratings
 RARE = 0.05  # of the ratings a model knows
 SHOWN_REJECTIONS = 5
@@ -93,19 +97,21 @@ def read_for(recommender: Recommender, source: Any, **reading: Any) -> Reviews:
     try:
         reviews = read_reviews(source, rating_range=(scale.low, scale.high), **reading)
     except InputError as error:
-        if OUTSIDE in error.what:
-            raise _other_scale("all ratings are", scale, error.where) from error
+        told = next((told for begin, told in OTHER_SCALES.items() if begin in error.what), None)
+        if told is not None:
+            raise _other_scale("all ratings are", told, scale, error.where) from error
         raise
     for reason, count in reviews.ledger.counts.items():
-        if reason.startswith(OUTSIDE):
+        told = next((told for begin, told in OTHER_SCALES.items() if reason.startswith(begin)), None)
+        if told is not None:
             first = reviews.ledger.first[reason]
             which = "1 rating is" if count == 1 else f"{count:,} ratings are"
-            raise _other_scale(which, scale, f"{first.file} line {first.line}")
+            raise _other_scale(which, told, scale, f"{first.file} line {first.line}")
     return reviews
 
 
-def _other_scale(which: str, scale: RatingScale, where: str | None) -> InputError:
-    what = f"{which} outside {scale.low:g} to {scale.high:g}, the range of this model"
+def _other_scale(which: str, told: str, scale: RatingScale, where: str | None) -> InputError:
+    what = f"{which} {told.format(low=scale.low, high=scale.high)}"
     return InputError(what, where=where, fix="map the ratings to the model's range, or train a new model")
 
 

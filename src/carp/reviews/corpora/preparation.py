@@ -23,7 +23,6 @@ from carp.reviews.corpora.vocabulary_choice import WordCounts
 from carp.reviews.corpora.word_columns import WordColumns
 from carp.reviews.corpora.worker_pool import TaskPool, WorkerPool
 from carp.reviews.corpora.worker_processes import usable_cores
-from carp.reviews.sources.addresses import is_address
 from carp.reviews.sources.databases import SqlQuery
 from carp.reviews.sources.formats import open_sources
 from carp.reviews.sources.gathering import SourcesRead
@@ -114,7 +113,7 @@ def workers_for(files: Sequence[PathLike] | SqlQuery) -> int:
     for file in () if isinstance(files, SqlQuery) else files:
         with contextlib.suppress(InputError):  # the error is raised later, when this file is read
             for location in locate([file]):
-                local = not location.dataset and location.size and not is_address(location.place)
+                local = not location.dataset and location.size and location.stored is None
                 size += location.size / (packed_share(location.place) if local else PACKED_SHARE)
     return usable_cores() if size > SMALL else 1
 

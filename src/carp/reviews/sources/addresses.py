@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from carp.errors import CarpError, InputError
+from carp.shown_addresses import shown_address, without_secrets
 
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 _ON_THIS_MACHINE = "file://"
@@ -43,26 +44,31 @@ def bytes_of(place: str | os.PathLike[str]) -> bytes:
 def address_errors(
     address: str, *, kind: type[CarpError] = InputError, may: str = "read", what: str = "file or bucket"
 ) -> Iterator[None]:
-    """Whatever goes wrong with an address is said in one sentence: each store has its own kinds of errors."""
+    """Whatever goes wrong with an address is said in one sentence: each store has its own kinds of errors.
+
+    The address is named as it may be shown, and what the store says is freed of the address' own passwords.
+    """
+    where = shown_address(address)
     try:
         yield
     except CarpError:
         raise
     except ImportError as error:
         needed, fix = _missing(error)
-        raise kind(f"this kind of address needs {needed}", where=address, fix=fix) from None
+        said = without_secrets(f"this kind of address needs {needed}", address)
+        raise kind(said, where=where, fix=fix) from None
     except FileNotFoundError:
-        raise kind(f"there is no such {what}", where=address, fix="check the address") from None
+        raise kind(f"there is no such {what}", where=where, fix="check the address") from None
     except Exception as error:
         fix = "check the address, the network and your credentials"
-        said = f"the address cannot be {may} ({in_short(error)})"
-        raise kind(said, where=address, fix=fix) from None
+        said = f"the address cannot be {may} ({in_short(error, address)})"
+        raise kind(said, where=where, fix=fix) from None
 
 
-def in_short(error: BaseException) -> str:
-    """The kind of an error and the first line of what it says."""
-    first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-    return f"{type(error).__name__}: {first}"
+def in_short(error: BaseException, address: str = "") -> str:
+    """The kind of an error and the first line of what it says, without the secrets of an address."""
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return f"{type(error).__name__}: {without_secrets(first, address)[:200]}"
 
 
 def _missing(error: ImportError) -> tuple[str, str]:

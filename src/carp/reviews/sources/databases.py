@@ -16,11 +16,11 @@ from uuid import UUID
 from carp.errors import CarpError, InputError, UsageError
 from carp.reviews.sources.frames import table_source
 from carp.reviews.sources.request import OpenSource, SourceRequest
+from carp.shown_addresses import shown_address, without_secrets
 
 ROWS_AT_ONCE = 10_000
 IN_MEMORY = "duckdb://"
 _SQLITE, _DUCKDB = b"SQLite format 3\0", b"DUCK"
-_PASSWORD = re.compile(r"(://[^/@:]*):[^@]*@")
 
 
 class SqlQuery(NamedTuple):
@@ -31,12 +31,12 @@ class SqlQuery(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The database as it may be shown: without the password.
+        """The database as it may be shown and kept: without the password.
 
         >>> SqlQuery("select 1", "postgresql://ann:secret@shop/reviews").shown
         'postgresql://ann:…@shop/reviews'
         """
-        return _PASSWORD.sub(r"\1:…@", self.database)
+        return shown_address(self.database)
 
 
 class _Answer(NamedTuple):
@@ -89,7 +89,7 @@ def _connection(database: str) -> Any:
     path = _file_of(database)
     if not path.is_file():
         fix = "give a file of SQLite or DuckDB, or an address such as postgresql://user@host/name"
-        raise InputError("there is no such database", where=database, fix=fix)
+        raise InputError("there is no such database", where=shown_address(database), fix=fix)
     with path.open("rb") as file:
         head = file.read(16)
     if head.startswith(_SQLITE):
@@ -98,7 +98,8 @@ def _connection(database: str) -> Any:
         import duckdb
 
         return duckdb.connect(str(path), read_only=True)
-    raise InputError("this is no database of SQLite or DuckDB", where=database, fix="give its file, or leave out --sql")
+    fix = "give its file, or leave out --sql"
+    raise InputError("this is no database of SQLite or DuckDB", where=shown_address(database), fix=fix)
 
 
 def _file_of(database: str) -> Path:
@@ -120,6 +121,6 @@ def _sql_errors(asked_for: SqlQuery) -> Iterator[None]:
         raise InputError(f"this database needs the package {error.name}", where=asked_for.shown, fix=fix) from None
     except Exception as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        told = _PASSWORD.sub(r"\1:…@", first)[:300]
+        told = without_secrets(first, asked_for.database)[:300]
         what = f"the database refuses the query ({told})"
         raise InputError(what, where=asked_for.shown, fix="check the query and the address") from None

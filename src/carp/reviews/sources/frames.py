@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from carp.errors import InputError
@@ -23,13 +22,12 @@ DURATIONS = (-999_999_999 * DAY, 999_999_999 * DAY)  # Python's longest
 
 
 @contextmanager
-def table_errors(name: str) -> Iterator[None]:
-    """Turn what stops the reading of a table into an InputError."""
-
+def table_errors(name: str, file: SourceFile | None = None) -> Iterator[None]:
+    """Turn what stops the reading of a table into an InputError. If it is a folder of files, the file is named."""
     try:
         yield
     except _faults() as error:
-        found = _part_to_blame(Path(name)) if Path(name).is_dir() else None
+        found = _part_to_blame(file) if file is not None and file.dataset else None
         raise found or _unreadable(error, name) from None
 
 
@@ -47,24 +45,24 @@ def _faults() -> tuple[type[Exception], ...]:
     return (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError, OverflowError)
 
 
-def _part_to_blame(folder: Path) -> InputError | None:
+def _part_to_blame(file: SourceFile) -> InputError | None:
     """Which file of a data set cannot be read, or has other columns than the first; polars does not always say."""
     import polars
 
     first: dict[str, Any] = {}
-    parts = [one for one in sorted(folder.rglob("*")) if one.is_file()]
-    for part in parts:
+    for part in (one for one in sorted(file.path.rglob("*")) if one.is_file()):
+        name = f"{file}/{part.relative_to(file.path).as_posix()}"
         try:
             table = polars.scan_parquet(part)
             schema = dict(table.collect_schema())
             for _ in _batches(table):
                 pass
         except _faults() as error:
-            return _unreadable(error, str(part))
+            return _unreadable(error, name)
         first = first or schema
         if other := _otherwise(schema, first):
             fix = "write it again with the same columns, or give the files one by one instead of the folder"
-            return InputError(f"{other}, and the data set is one table", where=str(part), fix=fix)
+            return InputError(f"{other}, and the data set is one table", where=name, fix=fix)
     return None
 
 
@@ -90,14 +88,17 @@ def scan_parquet(file: SourceFile) -> Any:
 
 
 def read_parquet(file: SourceFile, asked: SourceRequest) -> OpenSource:
-    with table_errors(str(file)):
-        return read_polars(scan_parquet(file), str(file), "parquet", asked, packed_size(file))
+    with table_errors(str(file), file):
+        return read_polars(scan_parquet(file), str(file), "parquet", asked, packed_size(file), file)
 
 
-def read_polars(table: Any, name: str, format: str, asked: SourceRequest, packed: int | None = None) -> OpenSource:
+def read_polars(
+    table: Any, name: str, format: str, asked: SourceRequest, packed: int | None = None, file: SourceFile | None = None
+) -> OpenSource:
+    """The reviews in a lazy polars table; in `file`, if it comes from one."""
     import polars
 
-    with table_errors(name):
+    with table_errors(name, file):
         schema = table.collect_schema()
         chosen = resolve_columns(schema.names(), asked.columns, name)
         columns = []
@@ -109,7 +110,7 @@ def read_polars(table: Any, name: str, format: str, asked: SourceRequest, packed
         table = table.select(columns)
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    records = _table_records(polars_rows(table, name, packed), list(chosen), check)
+    records = _table_records(polars_rows(table, name, packed, file), list(chosen), check)
     return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen), columns=chosen)
 
 
@@ -120,9 +121,11 @@ def packed_size(file: SourceFile) -> int:
     return file.stat().st_size
 
 
-def polars_rows(table: Any, name: str, packed: int | None = None) -> Iterator[Sequence[Any]]:
+def polars_rows(
+    table: Any, name: str, packed: int | None = None, file: SourceFile | None = None
+) -> Iterator[Sequence[Any]]:
     """The rows of a lazy polars table, in order and in little memory; those of a packed file as far as it may go."""
-    rows = _all_rows(table, name)
+    rows = _all_rows(table, name, file)
     return rows if packed is None else _bounded(rows, name, max(BOMB_FLOOR, BOMB_RATIO * packed))
 
 
@@ -136,8 +139,8 @@ def _bounded(rows: Iterator[Sequence[Any]], name: str, most: int) -> Iterator[Se
         yield row
 
 
-def _all_rows(table: Any, name: str) -> Iterator[Sequence[Any]]:
-    with table_errors(name):
+def _all_rows(table: Any, name: str, file: SourceFile | None) -> Iterator[Sequence[Any]]:
+    with table_errors(name, file):
         for batch in _batches(_within_calendar(table)):
             yield from batch.iter_rows()
 

@@ -185,8 +185,8 @@ def _open(
 ) -> OpenItems:
     first = b"" if place.dataset else first_bytes(place)
     if place.dataset or first.startswith(PARQUET):
-        with table_errors(str(place)):
-            return _table(scan_parquet(place), str(place), columns, packed_size(place))
+        with table_errors(str(place), place):
+            return _table(scan_parquet(place), str(place), columns, packed_size(place), place)
     if first.startswith(ZIP):
         return _rows(sheet_rows(place), str(place), columns, sheet=True)
     head = head_lines(place, max_bytes=max_bytes)
@@ -307,13 +307,19 @@ def _rows(rows: Iterator[CsvRow], name: str, columns: Mapping[str, str] | None, 
     return OpenItems(name, chosen, records())
 
 
-def _table(table: Any, name: str, columns: Mapping[str, str] | None, packed: int | None = None) -> OpenItems:
-    with table_errors(name):
+def _table(
+    table: Any,
+    name: str,
+    columns: Mapping[str, str] | None,
+    packed: int | None = None,
+    file: SourceFile | None = None,
+) -> OpenItems:
+    with table_errors(name, file):
         names = table.collect_schema().names()
     chosen = choose_item_columns(names, columns, name)
     check, fields = _check_and_order(chosen, names, name)
     there = list(dict.fromkeys(one for one in fields if one))
-    rows = polars_rows(table.select(there), name, packed)
+    rows = polars_rows(table.select(there), name, packed, file)
     return OpenItems(name, chosen, _table_records(rows, there, fields, check))
 
 

@@ -128,10 +128,11 @@ def _bad_row(where: str, line: int, what: str) -> InputError:
 def _table(file: SourceFile) -> _Table:
     first = b"" if file.dataset else first_bytes(file)
     if file.dataset or first.startswith(PARQUET):
-        with table_errors(str(file)):
+        with table_errors(str(file), file):
             table = scan_parquet(file)
             names = table.collect_schema().names()
-        return _Table(names, (CsvRow(n, list(row)) for n, row in enumerate(polars_rows(table, str(file)), start=1)))
+        rows = polars_rows(table, str(file), file=file)
+        return _Table(names, (CsvRow(number, list(row)) for number, row in enumerate(rows, start=1)))
     if first.startswith(ZIP):
         return _sheet(sheet_rows(file))
     head = head_lines(file)

@@ -1,14 +1,13 @@
 """Where reviews can lie: files, folders, patterns, zip archives, standard input, and addresses of object stores.
 
 Whatever it is, reading wants a file on this machine. What comes from elsewhere is copied into a temporary folder first,
-one file at a time, and keeps the name that the user knows.
+one file or one table at a time, and keeps the name that the user knows.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-import re
 import shutil
 import sys
 import zipfile
@@ -18,8 +17,9 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from carp.errors import CarpError, InputError
-from carp.reviews.sources.addresses import address_errors, is_address
+from carp.reviews.sources.addresses import is_address
 from carp.reviews.sources.encodings import detected_encoding
+from carp.reviews.sources.store_files import PATTERN, StoreFiles, find_in_store, is_hidden
 from carp.reviews.sources.unpacking import (
     BOMB_FLOOR,
     BOMB_RATIO,
@@ -33,15 +33,15 @@ from carp.reviews.sources.unpacking import (
 
 STANDARD_INPUT = "-"
 SHEETS = "xl/workbook.xml"  # a zip archive with this member is a workbook of Excel
-_PATTERN = re.compile(r"[*?\[]")
 
 
 class Location(NamedTuple):
     """One file, folder or address that reviews are to be read from. Nothing of it has been opened yet."""
 
-    place: str
+    place: str  # as it may be shown and kept
     size: int = 0  # in bytes, as far as it is known
     dataset: bool = False  # a folder of Parquet files that is one table
+    stored: StoreFiles | None = None  # if it is not on this machine
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ def _located(place: str) -> list[Location]:
     if place == STANDARD_INPUT:
         return [Location(place)]
     if is_address(place):
-        return _remote(place)
+        return [Location(one.name, one.size, one.folder is not None, one) for one in find_in_store(place)]
     if Path(place).is_dir():
         return _in_folder(Path(place))
-    if _PATTERN.search(place) and not Path(place).exists():
+    if PATTERN.search(place) and not Path(place).exists():
         found = [Path(one) for one in sorted(glob.glob(place, recursive=True))]  # noqa: PTH207
         if not found:
             raise InputError("no file matches the pattern", where=place, fix="check the pattern and put it in quotes")
@@ -86,29 +86,12 @@ def _on_disk(path: Path) -> Location:
 def _in_folder(folder: Path) -> list[Location]:
     """All files in a folder and its folders. Names that begin with a dot or an underscore are not data."""
     inside = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    found = [path for path in inside if not any(_hidden(part) for part in path.relative_to(folder).parts)]
+    found = [path for path in inside if not any(is_hidden(part) for part in path.relative_to(folder).parts)]
     if not found:
         raise InputError("the folder has no files", where=str(folder), fix="give a folder with files of reviews")
     if all(first_bytes(path).startswith(PARQUET) for path in found):
         return [Location(str(folder), sum(path.stat().st_size for path in found), dataset=True)]
     return [_on_disk(path) for path in found]
-
-
-def _hidden(name: str) -> bool:
-    return name.startswith((".", "_"))
-
-
-def _remote(address: str) -> list[Location]:
-    with address_errors(address):
-        from fsspec.core import url_to_fs
-
-        system, path = url_to_fs(address)
-        found = system.glob(path) if _PATTERN.search(path) else [path]
-        found = [one for place in found for one in (system.find(place) if system.isdir(place) else [place])]
-        found = sorted(one for one in found if not _hidden(one.rsplit("/", 1)[-1]))
-        if not found:
-            raise InputError("there is no file", where=address, fix="check the address")
-        return [Location(system.unstrip_protocol(one), int(system.info(one).get("size") or 0)) for one in found]
 
 
 def opened(location: Location, how: Reading) -> Iterator[SourceFile]:
@@ -119,14 +102,24 @@ def opened(location: Location, how: Reading) -> Iterator[SourceFile]:
             encoding = detected_encoding(file)
         yield replace(file, encoding=encoding)
         if file.shown and not how.keeps:
-            file.path.unlink(missing_ok=True)
+            _remove(file)
+
+
+def _remove(copy: SourceFile) -> None:
+    if copy.dataset:
+        shutil.rmtree(copy.path)
+    else:
+        copy.path.unlink(missing_ok=True)
 
 
 def _local_files(location: Location, how: Reading) -> Iterator[SourceFile]:
-    if location.dataset:
+    if location.dataset and location.stored is None:
         yield SourceFile(Path(location.place), dataset=True)
         return
     file = _local(location, how)
+    if file.dataset:
+        yield file
+        return
     yield from _unzipped(file, how) if first_bytes(file).startswith(ZIP) else [file]
 
 
@@ -135,13 +128,10 @@ def _local(location: Location, how: Reading) -> SourceFile:
     if location.place == STANDARD_INPUT:
         _copy(sys.stdin.buffer, copy)
         return check_file(SourceFile(copy, "standard input"))
-    if is_address(location.place):
-        with address_errors(location.place):
-            import fsspec
-
-            with fsspec.open(location.place, "rb") as remote:
-                _copy(remote, copy)
-        return check_file(SourceFile(copy, location.place))
+    if location.stored is not None:
+        location.stored.copy_to(copy)
+        file = SourceFile(copy, location.place, dataset=location.dataset)
+        return file if file.dataset else check_file(file)
     return check_file(location.place)
 
 
@@ -176,7 +166,7 @@ def _unzipped(file: SourceFile, how: Reading) -> Iterator[SourceFile]:
 
 
 def _is_data(name: str) -> bool:
-    return not any(_hidden(part) for part in Path(name).parts)
+    return not any(is_hidden(part) for part in Path(name).parts)
 
 
 def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: SourceFile, most: int) -> int:
