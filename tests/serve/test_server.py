@@ -446,10 +446,11 @@ def test_signals_are_heard_before_anybody_can_connect(monkeypatch):
 def test_a_stop_with_clients_at_work_loses_no_request_and_ends_cleanly(bundle, recommender):
     """Every client asks again and again until it can no longer connect; whoever could is answered.
 
-    Half of them keep their connections, half ask over a new one each time."""
+    Half of them keep their connections, half ask over a new one each time; every third sends two requests at once."""
     users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
     with serving(bundle, "--workers", "2", "--log", os.devnull) as (process, address, said):
-        clients = [AskingClient(address, users[n], items[n % len(items)], n % 2 == 0) for n in range(12)]
+        pairs = [(users[n], items[n % len(items)]) for n in range(12)]
+        clients = [AskingClient(address, *pair, n % 2 == 0, 1 + (n % 3 == 0)) for n, pair in enumerate(pairs)]
         for client in clients:
             client.answered_once.wait(PATIENCE)
         engines = all_engines_of(process, 2)
@@ -465,13 +466,14 @@ def test_a_stop_with_clients_at_work_loses_no_request_and_ends_cleanly(bundle, r
 class AskingClient(threading.Thread):
     """Asks until no connection is to be had; `lost` says what became of a request that was sent and not answered."""
 
-    def __init__(self, address, user, item, kept):
+    def __init__(self, address, user, item, kept, at_once):
         super().__init__(daemon=True)
         host, _, port = address.removeprefix("http://").partition(":")
         self.place = host, int(port)
         query = urlencode({"user": user, "item": item})
         self.request = f"GET /api/explain?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         self.kept = kept
+        self.at_once = at_once
         self.answers = 0
         self.lost = None
         self.answered_once = threading.Event()
@@ -481,30 +483,27 @@ class AskingClient(threading.Thread):
         with contextlib.suppress(ConnectionRefusedError, TimeoutError):
             while self.lost is None:
                 with socket.create_connection(self.place, timeout=PATIENCE) as connection:
-                    self.ask_on(connection)
+                    self.ask_on(connection, connection.makefile("rb"))
 
-    def ask_on(self, connection):
+    def ask_on(self, connection, answers):
         going_on = True
         while going_on and self.lost is None:
             try:
-                connection.sendall(self.request)
-                going_on = self.take(connection)
+                connection.sendall(self.request * self.at_once)
+                going_on = [self.take(answers) for _ in range(self.at_once)][-1]
             except OSError as error:
                 self.lost = repr(error)
 
-    def take(self, connection):
+    def take(self, answers):
         """Whether another request may follow."""
-        received = b""
-        while b"\r\n\r\n" not in received:
-            part = connection.recv(65536)
-            if not part:
-                self.lost = f"closed after {received!r}"
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            line = answers.readline()
+            if not line:
+                self.lost = f"closed after {head!r}"
                 return False
-            received += part
-        head, _, body = received.partition(b"\r\n\r\n")
-        length = int(re.search(rb"content-length: (\d+)", head)[1])
-        while len(body) < length:
-            body += connection.recv(65536) or b"\0" * length
+            head += line
+        body = answers.read(int(re.search(rb"content-length: (\d+)", head)[1]))
         if not head.startswith(b"HTTP/1.1 200") or json.loads(body)["rating"] is None:
             self.lost = repr(head)
         self.answers += 1

@@ -50,6 +50,7 @@ class FrontDoor:
         self.stopping = False
         self.connections = Places(most, share)
         self.evicted = 0
+        self.cut_off = 0  # requests that a stop left without an answer
         self.held = 0  # bytes of bodies that have not been answered yet
         self.buffer = memoryview(bytearray(READ_AT_ONCE))
         self.common_headers: Callable[[], bytes] = lambda: b""
@@ -214,7 +215,7 @@ class FrontDoor:
     # ---- the end
 
     async def close(self, patience: float = LAST_CALL) -> int:
-        """Take nobody new, answer everybody who is here, and close; how many were cut off at last."""
+        """Take nobody new, answer everybody who is here, and close; how many requests were cut off."""
         self.stopping = True
         while self._listening:
             await self._close_listening(self._listening.pop())
@@ -223,11 +224,10 @@ class FrontDoor:
         end = self.now() + patience
         while (self.connections or self._joining) and self.now() < end:
             await asyncio.sleep(0.02)
-        left = [connection for connection in self.connections if connection.answering]
         for connection in list(self.connections):
             connection.abort()
         self._sweeper.cancel()
-        return len(left)
+        return self.cut_off
 
     async def _close_listening(self, listening: socket.socket) -> None:
         """Whoever has connected is taken before the socket closes, as closing would cut them off."""
