@@ -24,6 +24,7 @@ import pytest
 from carp.cli.entry import main
 from carp.errors import CarpError
 from carp.serve import routes, server
+from carp.serve.connection_places import KEPT_FOR_PROBES
 from carp.serve.log_lines import LogLines
 from torture_serve import raw_get, traversal_strings
 
@@ -426,6 +427,50 @@ def test_the_description_is_made_before_anybody_can_ask_for_it(monkeypatch):
     with pytest.raises(CarpError, match="there is no model"):
         asyncio.run(begin_and_end())
     assert len(described) == 1
+
+
+def test_the_port_for_metrics_takes_nothing_from_the_places_of_the_service(monkeypatch):
+    """It asks for no key: whoever reaches it could else use up all that the process may open."""
+    opened, options = [], server.ServiceOptions(Path("model"), workers=3, connections=500, share=400)
+
+    class NotedDoor(server.FrontDoor):
+        def __init__(self, *given, **settings):
+            super().__init__(*given, **settings)
+            opened.append(self.connections)
+
+    async def begin_and_end():
+        service = server.Service(options, LogLines(None), print)
+        service.pool.failure = CarpError("there is no model")
+
+        async def load_nothing(*_):
+            pass
+
+        monkeypatch.setattr(service.pool, "start", load_nothing)
+        await service.live(server.listen("127.0.0.1", 0), server.listen("127.0.0.1", 0))
+
+    monkeypatch.setattr(server, "FrontDoor", NotedDoor)
+    with pytest.raises(CarpError, match="there is no model"):
+        asyncio.run(begin_and_end())
+    assert [(places.most, places.share) for places in opened] == [(500, 400), (32, 16)]
+    most = sum(places.most + KEPT_FOR_PROBES for places in opened)
+    engines = 2 * options.workers  # while a newer model comes
+    assert server.count_descriptors(options, watched=True) >= most + engines + 64
+    assert server.count_descriptors(options, watched=False) >= 500 + KEPT_FOR_PROBES + engines + 64
+
+
+def test_the_limit_of_descriptors_is_raised_by_what_is_needed(monkeypatch):
+    raised = []
+    monkeypatch.setattr(server, "raise_descriptor_limit", raised.append)
+
+    def listen_nowhere(*_):
+        raise CarpError("there is no port")
+
+    monkeypatch.setattr(server, "listen", listen_nowhere)
+    options = server.ServiceOptions(Path("model"))
+    for port in (None, 0):
+        with pytest.raises(CarpError, match="there is no port"):
+            server.run_service(options, ("127.0.0.1", 0), metrics_port=port, say=print, log=LogLines(None))
+    assert raised == [server.count_descriptors(options, watched=watched) for watched in (False, True)]
 
 
 def test_signals_are_heard_before_anybody_can_connect(monkeypatch):
