@@ -295,6 +295,8 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(bundle, service, refuse
     [
         (["--port", "70000"], 2),
         (["--workers", "0"], 2),
+        (["--rate-limit", "nan", "--host", "256.1.1.1", "--open-to-everyone"], 2),  # before it listens
+        (["--rate-limit", "inf", "--host", "256.1.1.1", "--open-to-everyone"], 2),
         (["--host", "256.1.1.1", "--open-to-everyone"], 1),
         (["--host", "0.0.0.0"], 2),
         (["--api-key-file", "nowhere"], 2),

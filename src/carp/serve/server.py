@@ -52,6 +52,9 @@ class ServiceOptions:
     pictures: tuple[str, ...] = ()  # origins from which the page may load pictures
     copies: ServedCopies | None = None  # where the model is at an address, and `model` is a copy
 
+    def __post_init__(self) -> None:
+        self.limit()  # what is no rate is refused now, before anything is loaded
+
     @property
     def place(self) -> str:
         """Where the model is, as the user knows it."""
