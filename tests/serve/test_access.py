@@ -181,6 +181,7 @@ def test_the_administrator_is_at_this_machine_by_whatever_address_it_is_seen():
         with pytest.raises(Problem) as refused:
             check_administrator(meant, client)
         assert refused.value.status == 403
+        assert refused.value.fix
 
 
 def test_every_status_that_a_refusal_can_have_is_counted_by_its_number():

@@ -119,7 +119,8 @@ def check_administrator(headers: Mapping[str, str], client: str) -> None:
     A page can make a browser send a request here, but none with a header of its own: that is asked about first.
     """
     if not is_loopback(client) or any(name in headers for name in FORWARDED):
-        raise Problem(403, "only this machine may ask for that, and through no proxy", kind="not-here")
+        what = "only this machine may ask for that, and through no proxy"
+        raise Problem(403, what, fix="ask from the machine that serves, or send SIGHUP to the service", kind="not-here")
     if headers.get("x-carp-admin") != "reload":
         raise Problem(
             403, "the request does not say that it is meant", fix="send X-Carp-Admin: reload", kind="not-here"
