@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
 import pytest
 
 import carp
-from carp.serve.access_control import MOST_CLIENTS, OPEN_PATHS, AccessRules, RateLimit, check_reach, read_key
+from carp.serve.access_control import (
+    MOST_CLIENTS,
+    OPEN_PATHS,
+    AccessRules,
+    RateLimit,
+    check_administrator,
+    check_reach,
+    read_key,
+)
+from carp.serve.problems import TITLES, Problem
+from carp.serve.request_counts import OTHER, STATUSES, Counters
+from carp.serve.server import ServiceOptions
 
 KEY = b"a-key-of-many-characters"
 
@@ -138,7 +150,45 @@ def test_an_address_that_asks_too_often_is_told_when_to_come_back():
 def test_this_machine_is_spared_where_nothing_else_was_said():
     limit = RateLimit(1, spare_loopback=True)
     assert {limit.refusal("127.0.0.1", now=0.0) for _ in range(50)} == {None}
+    assert {limit.refusal("::ffff:127.0.0.1", now=0.0) for _ in range(50)} == {None}, "what listens at :: sees it so"
     assert [limit.refusal("9.9.9.9", now=0.0) is None for _ in range(3)] == [True, True, False]
+
+
+def test_a_rate_below_one_request_a_second_lets_one_through_now_and_then():
+    limit = RateLimit(0.125)
+    answers = [(now, limit.refusal("1.2.3.4", now=float(now))) for now in range(31)]
+    assert [now for now, refusal in answers if refusal is None] == [0, 8, 16, 24]
+    assert answers[1][1].headers["retry-after"] == "7"
+    least = RateLimit(5e-324)
+    assert least.refusal("1.2.3.4", now=0.0) is None
+    assert least.refusal("1.2.3.4", now=0.0).headers["retry-after"] == "86400"
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), -1.0, -float("inf")])
+def test_what_is_no_rate_is_refused_before_anything_is_loaded(rate):
+    for refused in (RateLimit, lambda given: ServiceOptions(Path("model"), rate=given)):
+        with pytest.raises(carp.CarpError, match="no limit") as error:
+            refused(rate)
+        assert error.value.where == "--rate-limit"
+        assert "0 for no limit" in error.value.fix
+
+
+def test_the_administrator_is_at_this_machine_by_whatever_address_it_is_seen():
+    meant = {"x-carp-admin": "reload"}
+    for client in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
+        check_administrator(meant, client)
+    for client in ("9.9.9.9", "::ffff:9.9.9.9", "2001:db8::1", ""):
+        with pytest.raises(Problem) as refused:
+            check_administrator(meant, client)
+        assert refused.value.status == 403
+        assert refused.value.fix
+
+
+def test_every_status_that_a_refusal_can_have_is_counted_by_its_number():
+    assert set(TITLES) <= set(STATUSES)
+    counters = Counters([])
+    counters.count(OTHER, 403, 0.001)
+    assert 'status="403"' in counters.text()
 
 
 def test_the_memory_for_addresses_has_an_end():

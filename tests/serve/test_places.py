@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import socket
 
 import pytest
 
-from carp.serve import http_connection
+from carp.serve import front_door, http_connection
 from carp.serve.access_control import RateLimit
 from carp.serve.answer_writing import STRETCH, Outgoing
 from carp.serve.connection_places import KEPT_FOR_PROBES, Places
@@ -108,6 +110,61 @@ def test_who_came_without_a_place_has_one_when_it_asks_and_there_is_one_by_then(
         writer.close()
 
     with_door(test, most=5)
+
+
+class NoDescriptors(socket.socket):
+    """A listening socket of a process that may open nothing more, until it is said to have room."""
+
+    def __init__(self, listening):
+        super().__init__(fileno=listening.detach())
+        self.asked = 0
+        self.has_room = False
+
+    def accept(self):
+        self.asked += 1
+        if self.has_room:
+            return super().accept()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+@contextlib.contextmanager
+def full_door(opened):
+    listening = NoDescriptors(socket.create_server(("127.0.0.1", 0)))
+    listening.setblocking(False)
+    opened.door.listen(listening)
+    with socket.create_connection(listening.getsockname()) as client:
+        client.setblocking(False)
+        yield listening, client
+
+
+def test_a_door_without_descriptors_rests_before_it_asks_again(monkeypatch):
+    monkeypatch.setattr(front_door, "REST", 3_600.0)
+
+    async def test(opened):
+        with full_door(opened) as (listening, _):
+            await until(lambda: listening.asked)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert listening.asked == 1
+            await opened.door.close(patience=0)
+
+    with_door(test)
+
+
+def test_a_door_that_has_descriptors_again_takes_those_who_waited_and_has_told_of_it_once(monkeypatch):
+    monkeypatch.setattr(front_door, "REST", 0.0)
+
+    async def test(opened):
+        with full_door(opened) as (listening, client):
+            await until(lambda: listening.asked >= 5)
+            listening.has_room = True
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(client, HEALTH)
+            assert (await loop.sock_recv(client, 65_536)).startswith(b"HTTP/1.1 200 ")
+        await opened.door.close(patience=0)
+        assert [line["event"] for line in opened.logged() if line["event"] != "request"] == ["cannot accept"]
+
+    with_door(test)
 
 
 @pytest.mark.parametrize("sent", [LARGE, LARGE.replace(b"1.1", b"1.0"), LARGE + b"no HTTP"])

@@ -24,6 +24,7 @@ import pytest
 from carp.cli.entry import main
 from carp.errors import CarpError
 from carp.serve import routes, server
+from carp.serve.connection_places import KEPT_FOR_PROBES
 from carp.serve.log_lines import LogLines
 from torture_serve import raw_get, traversal_strings
 
@@ -294,6 +295,8 @@ def test_a_port_in_use_is_told_before_anything_is_loaded(bundle, service, refuse
     [
         (["--port", "70000"], 2),
         (["--workers", "0"], 2),
+        (["--rate-limit", "nan", "--host", "256.1.1.1", "--open-to-everyone"], 2),  # before it listens
+        (["--rate-limit", "inf", "--host", "256.1.1.1", "--open-to-everyone"], 2),
         (["--host", "256.1.1.1", "--open-to-everyone"], 1),
         (["--host", "0.0.0.0"], 2),
         (["--api-key-file", "nowhere"], 2),
@@ -428,6 +431,50 @@ def test_the_description_is_made_before_anybody_can_ask_for_it(monkeypatch):
     assert len(described) == 1
 
 
+def test_the_port_for_metrics_takes_nothing_from_the_places_of_the_service(monkeypatch):
+    """It asks for no key: whoever reaches it could else use up all that the process may open."""
+    opened, options = [], server.ServiceOptions(Path("model"), workers=3, connections=500, share=400)
+
+    class NotedDoor(server.FrontDoor):
+        def __init__(self, *given, **settings):
+            super().__init__(*given, **settings)
+            opened.append(self.connections)
+
+    async def begin_and_end():
+        service = server.Service(options, LogLines(None), print)
+        service.pool.failure = CarpError("there is no model")
+
+        async def load_nothing(*_):
+            pass
+
+        monkeypatch.setattr(service.pool, "start", load_nothing)
+        await service.live(server.listen("127.0.0.1", 0), server.listen("127.0.0.1", 0))
+
+    monkeypatch.setattr(server, "FrontDoor", NotedDoor)
+    with pytest.raises(CarpError, match="there is no model"):
+        asyncio.run(begin_and_end())
+    assert [(places.most, places.share) for places in opened] == [(500, 400), (32, 16)]
+    most = sum(places.most + KEPT_FOR_PROBES for places in opened)
+    engines = 2 * options.workers  # while a newer model comes
+    assert server.count_descriptors(options, watched=True) >= most + engines + 64
+    assert server.count_descriptors(options, watched=False) >= 500 + KEPT_FOR_PROBES + engines + 64
+
+
+def test_the_limit_of_descriptors_is_raised_by_what_is_needed(monkeypatch):
+    raised = []
+    monkeypatch.setattr(server, "raise_descriptor_limit", raised.append)
+
+    def listen_nowhere(*_):
+        raise CarpError("there is no port")
+
+    monkeypatch.setattr(server, "listen", listen_nowhere)
+    options = server.ServiceOptions(Path("model"))
+    for port in (None, 0):
+        with pytest.raises(CarpError, match="there is no port"):
+            server.run_service(options, ("127.0.0.1", 0), metrics_port=port, say=print, log=LogLines(None))
+    assert raised == [server.count_descriptors(options, watched=watched) for watched in (False, True)]
+
+
 def test_signals_are_heard_before_anybody_can_connect(monkeypatch):
     """Else who connects in the first moment is cut off where the service is told to stop or to load again."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -446,10 +493,11 @@ def test_signals_are_heard_before_anybody_can_connect(monkeypatch):
 def test_a_stop_with_clients_at_work_loses_no_request_and_ends_cleanly(bundle, recommender):
     """Every client asks again and again until it can no longer connect; whoever could is answered.
 
-    Half of them keep their connections, half ask over a new one each time."""
+    Half of them keep their connections, half ask over a new one each time; every third sends two requests at once."""
     users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
     with serving(bundle, "--workers", "2", "--log", os.devnull) as (process, address, said):
-        clients = [AskingClient(address, users[n], items[n % len(items)], n % 2 == 0) for n in range(12)]
+        pairs = [(users[n], items[n % len(items)]) for n in range(12)]
+        clients = [AskingClient(address, *pair, n % 2 == 0, 1 + (n % 3 == 0)) for n, pair in enumerate(pairs)]
         for client in clients:
             client.answered_once.wait(PATIENCE)
         engines = all_engines_of(process, 2)
@@ -465,13 +513,14 @@ def test_a_stop_with_clients_at_work_loses_no_request_and_ends_cleanly(bundle, r
 class AskingClient(threading.Thread):
     """Asks until no connection is to be had; `lost` says what became of a request that was sent and not answered."""
 
-    def __init__(self, address, user, item, kept):
+    def __init__(self, address, user, item, kept, at_once):
         super().__init__(daemon=True)
         host, _, port = address.removeprefix("http://").partition(":")
         self.place = host, int(port)
         query = urlencode({"user": user, "item": item})
         self.request = f"GET /api/explain?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         self.kept = kept
+        self.at_once = at_once
         self.answers = 0
         self.lost = None
         self.answered_once = threading.Event()
@@ -481,30 +530,27 @@ class AskingClient(threading.Thread):
         with contextlib.suppress(ConnectionRefusedError, TimeoutError):
             while self.lost is None:
                 with socket.create_connection(self.place, timeout=PATIENCE) as connection:
-                    self.ask_on(connection)
+                    self.ask_on(connection, connection.makefile("rb"))
 
-    def ask_on(self, connection):
+    def ask_on(self, connection, answers):
         going_on = True
         while going_on and self.lost is None:
             try:
-                connection.sendall(self.request)
-                going_on = self.take(connection)
+                connection.sendall(self.request * self.at_once)
+                going_on = [self.take(answers) for _ in range(self.at_once)][-1]
             except OSError as error:
                 self.lost = repr(error)
 
-    def take(self, connection):
+    def take(self, answers):
         """Whether another request may follow."""
-        received = b""
-        while b"\r\n\r\n" not in received:
-            part = connection.recv(65536)
-            if not part:
-                self.lost = f"closed after {received!r}"
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            line = answers.readline()
+            if not line:
+                self.lost = f"closed after {head!r}"
                 return False
-            received += part
-        head, _, body = received.partition(b"\r\n\r\n")
-        length = int(re.search(rb"content-length: (\d+)", head)[1])
-        while len(body) < length:
-            body += connection.recv(65536) or b"\0" * length
+            head += line
+        body = answers.read(int(re.search(rb"content-length: (\d+)", head)[1]))
         if not head.startswith(b"HTTP/1.1 200") or json.loads(body)["rating"] is None:
             self.lost = repr(head)
         self.answers += 1

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, isfinite
 from pathlib import Path
 
 from carp.errors import UsageError
@@ -27,6 +27,7 @@ OPEN_PATHS = (
     "/ready",
 )  # a probe has no key; these tell nothing but whether the service is there
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")  # said by a proxy
+LONGEST_WAIT = 86_400  # seconds that an answer names
 MOST_CLIENTS = 10_000  # whose requests are counted; who asked longest ago is forgotten first
 Headers = Sequence[tuple[bytes, bytes]]
 _HOST = re.compile(r"(\[[0-9a-f.]*:[0-9a-f.:]*(?:%[a-z0-9._~%-]+)?\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
@@ -36,13 +37,18 @@ _ORIGIN = re.compile(r"(https?://(?:[a-z0-9-]+\.)*[a-z0-9-]+(?::[0-9]{1,5})?)/?"
 def is_loopback(host: str) -> bool:
     """Whether an address to listen on is reached from this machine alone.
 
-    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "example.org")]
-    [True, True, True, False, False]
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "::ffff:127.0.0.1", "0.0.0.0", "example.org")]
+    [True, True, True, True, False, False]
     """
+    if host == "localhost":
+        return True
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    # What listens at :: sees IPv4 in that form, and Python 3.11 does not see through it.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def client_of(address: str) -> str:
@@ -113,7 +119,8 @@ def check_administrator(headers: Mapping[str, str], client: str) -> None:
     A page can make a browser send a request here, but none with a header of its own: that is asked about first.
     """
     if not is_loopback(client) or any(name in headers for name in FORWARDED):
-        raise Problem(403, "only this machine may ask for that, and through no proxy", kind="not-here")
+        what = "only this machine may ask for that, and through no proxy"
+        raise Problem(403, what, fix="ask from the machine that serves, or send SIGHUP to the service", kind="not-here")
     if headers.get("x-carp-admin") != "reload":
         raise Problem(
             403, "the request does not say that it is meant", fix="send X-Carp-Admin: reload", kind="not-here"
@@ -194,7 +201,7 @@ def _given_key(headers: Headers) -> bytes | None:
 
 
 class RateLimit:
-    """So many requests a second for each client, and twice as many at once.
+    """So many requests a second for each client, and twice as many at once, or one; 0 is no limit.
 
     >>> limit = RateLimit(2)
     >>> [limit.refusal("1.2.3.4", now=0.0) is None for _ in range(5)]
@@ -204,8 +211,11 @@ class RateLimit:
     """
 
     def __init__(self, a_second: float, *, spare_loopback: bool = False) -> None:
+        if not isfinite(a_second) or a_second < 0:
+            fix = "give a number of requests above 0, as 200 or 0.5, or 0 for no limit"
+            raise UsageError(f"{a_second:g} requests a second are no limit", where="--rate-limit", fix=fix)
         self.a_second = a_second
-        self.most = 2 * a_second
+        self.most = max(1.0, 2 * a_second)  # less than one would never be enough for a request
         self._spare_loopback = spare_loopback
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # client → requests left, when
 
@@ -223,5 +233,5 @@ class RateLimit:
         if allowed:
             return None
         what = f"more than {self.a_second:g} requests a second come from this address"
-        wait = str(max(1, ceil((1 - left) / self.a_second)))
+        wait = str(max(1, ceil(min(LONGEST_WAIT, (1 - left) / self.a_second))))
         return Problem(429, what, kind="too-often", headers={"retry-after": wait})

@@ -7,6 +7,7 @@ import fcntl
 import http
 import struct
 import termios
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -72,12 +73,13 @@ def refusal(door: FrontDoor, problem: Problem, request_id: str, *, with_body: bo
 class AppAnswer:
     """The app's answer to one request, as it is written."""
 
-    def __init__(self, outgoing: Outgoing, asked: Asked, door: FrontDoor) -> None:
+    def __init__(self, outgoing: Outgoing, asked: Asked, door: FrontDoor, asks_more: Callable[[], bool]) -> None:
         self.keep_alive = asked.keep_alive
         self.begun = self.complete = False
         self._door = door
         self._outgoing = outgoing
         self._asked = asked
+        self._asks_more = asks_more
         self._given = False
         self._head = b""
 
@@ -100,7 +102,7 @@ class AppAnswer:
 
     def _written_head(self, message: Message) -> bytes:
         parts = [STATUS_LINES[message["status"]], self._door.date_header()]
-        self.keep_alive = self.keep_alive and not self._door.stopping
+        self.keep_alive = self.keep_alive and (not self._door.stopping or self._asks_more())
         for name, value in message["headers"]:
             if name == b"connection" and value == b"close":
                 self.keep_alive = False

@@ -30,6 +30,8 @@ BEGUN_AT_ONCE = 8  # requests
 BEGUN_IN_A_CROWD = 2  # requests, while more connections wait than are taken at once: the last of them may be a probe
 URGENT = (b"/health", b"/healthz", b"/ready")  # who asks this waits behind nobody
 LOOK = 0.25  # seconds between looks at whose time is over
+REST = 0.05  # seconds in which nobody is taken, where the system has no descriptor left
+TELL_AGAIN = 60.0  # seconds until the log says so once more
 SENT_AWAY_AT_ONCE = 64  # connections whose time is over
 LAST_CALL = 25.0  # seconds after which a stop closes what is still open
 DROP_NEW = b"".join(  # a filter for a listening socket: drop what opens a connection, let through what belongs to one
@@ -50,6 +52,7 @@ class FrontDoor:
         self.stopping = False
         self.connections = Places(most, share)
         self.evicted = 0
+        self.cut_off = 0  # requests that a stop left without an answer
         self.held = 0  # bytes of bodies that have not been answered yet
         self.buffer = memoryview(bytearray(READ_AT_ONCE))
         self.common_headers: Callable[[], bytes] = lambda: b""
@@ -64,6 +67,7 @@ class FrontDoor:
         self._pumping = False
         self._crowded = False
         self._date = (0, b"")
+        self._tell_of_rest = 0.0  # when the log may say again that there is no room
 
     # ---- connections
 
@@ -79,8 +83,7 @@ class FrontDoor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return taken
             except OSError as error:  # no descriptor is left: somebody has to go first
-                self.log.write("cannot accept", error=os.strerror(error.errno or 0))
-                self._make_room()
+                self._rest(listening, error)
                 return taken
             connection.setblocking(False)
             task = self.loop.create_task(self.loop.connect_accepted_socket(lambda: HttpConnection(self), connection))
@@ -88,6 +91,20 @@ class FrontDoor:
             task.add_done_callback(self._joined)
         self._crowded = True
         return most
+
+    def _rest(self, listening: socket.socket, error: OSError) -> None:
+        """Take nobody for a moment: who waits is announced in each round of the event loop, and cannot come in."""
+        if self.now() >= self._tell_of_rest:
+            self._tell_of_rest = self.now() + TELL_AGAIN
+            self.log.write("cannot accept", error=os.strerror(error.errno or 0))
+        self._make_room()
+        if listening in self._listening:  # else it is about to close
+            self.loop.remove_reader(listening.fileno())
+            self.loop.call_later(REST, self._accept_again, listening)
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            self.loop.add_reader(listening.fileno(), self._accept, listening)
 
     def _joined(self, task: asyncio.Task[Any]) -> None:
         self._joining.discard(task)
@@ -214,7 +231,7 @@ class FrontDoor:
     # ---- the end
 
     async def close(self, patience: float = LAST_CALL) -> int:
-        """Take nobody new, answer everybody who is here, and close; how many were cut off at last."""
+        """Take nobody new, answer everybody who is here, and close; how many requests were cut off."""
         self.stopping = True
         while self._listening:
             await self._close_listening(self._listening.pop())
@@ -223,11 +240,10 @@ class FrontDoor:
         end = self.now() + patience
         while (self.connections or self._joining) and self.now() < end:
             await asyncio.sleep(0.02)
-        left = [connection for connection in self.connections if connection.answering]
         for connection in list(self.connections):
             connection.abort()
         self._sweeper.cancel()
-        return len(left)
+        return self.cut_off
 
     async def _close_listening(self, listening: socket.socket) -> None:
         """Whoever has connected is taken before the socket closes, as closing would cut them off."""

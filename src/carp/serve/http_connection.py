@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from carp.serve.access_control import client_of
 from carp.serve.answer_writing import AppAnswer, Outgoing, refusal
+from carp.serve.last_requests import LastRequests
 from carp.serve.problems import Problem, no_room
 from carp.serve.request_reading import Asked, RequestReader
 
@@ -52,6 +53,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._outgoing: Outgoing = None  # type: ignore[assignment]
         self._reader = RequestReader(door)
+        self._last_requests: LastRequests = None  # type: ignore[assignment]
         self._unread = memoryview(b"")  # bytes that wait for their turn
         self._complete: deque[Asked] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -64,6 +66,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
         self._outgoing = Outgoing(self._transport)
+        self._last_requests = LastRequests(self._reader, self._transport)
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self.client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else ("", 0)
         self.client_key = client_of(self.client[0])
@@ -120,6 +123,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             size = self._reader.next_piece()
             piece, self._unread = self._unread[:size], self._unread[size:]
             self.door.spend(self._reader.read(piece))
+            self._last_requests.note_read(len(piece), completed=bool(self._reader.complete))
             self._complete.extend(self._reader.complete)
             self._reader.complete.clear()
             if not self.answering:
@@ -165,6 +169,11 @@ class HttpConnection(asyncio.BufferedProtocol):
     def answering(self) -> bool:
         return self.stage in ("waiting", "answering", "writing")
 
+    def asks_more(self) -> bool:
+        """Whether, of a service that stops, this client is to have another answer after the one that is written now."""
+        self._last_requests.begin(len(self._unread))
+        return bool(self._complete) or self._reader.refusal is not None or not self._reader.last
+
     def _enter(self, stage: str) -> None:
         self.stage = stage
         self.deadline = self.door.now() + STAGES[stage] if stage in STAGES else float("inf")
@@ -185,7 +194,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _begin(self, asked: Asked) -> None:
         if not self.door.admits(self, asked.url):
-            self._complete.clear()
+            self._complete.popleft()
             self.refuse(no_room("too many connections are open", 1), asked)
             return
         self._enter("waiting")
@@ -218,7 +227,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     async def _answer(self, asked: Asked) -> None:
         if self.door.is_guest(self):
             asked.keep_alive = False
-        answer = AppAnswer(self._outgoing, asked, self.door)
+        answer = AppAnswer(self._outgoing, asked, self.door, self.asks_more)
         try:
             await self.door.app(asked.scope(self.server, self.client), answer.receive, answer.send)
         except asyncio.CancelledError:
@@ -255,6 +264,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         first, self._over = not self._over, True
+        if self.door.stopping:
+            self.door.cut_off += len(self._complete)
         self._enter("lingering")
         self._complete.clear()
         self._unread = memoryview(b"")
@@ -295,4 +306,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def abort(self) -> None:
+        if not self._transport.is_closing():
+            self.door.cut_off += len(self._complete) + (self.stage in ("answering", "writing"))
         self._transport.abort()

@@ -15,7 +15,7 @@ from carp.serve.log_lines import LogLines
 from carp.serve.problems import PROBLEM, Problem, problem_document
 from carp.serve.request_counts import CLIENT_LEFT, OTHER, Counters
 from carp.serve.request_ids import request_id
-from carp.serve.request_reading import LARGEST_BODY, too_large
+from carp.serve.request_reading import LARGEST_BODY, too_large, too_many_parameters
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -83,8 +83,14 @@ class RequestMiddleware:
         path = scope["path"]
         if _announced(scope) > LARGEST_BODY:
             return too_large()
-        if (refusal := self.rules.wrong_name(scope["headers"])) is not None or path in OPEN_PATHS:
+        if (refusal := self.rules.wrong_name(scope["headers"])) is not None:
             return refusal
+        if path not in OPEN_PATHS and (refusal := self._not_let_in(scope, path)) is not None:
+            return refusal
+        return too_many_parameters(scope["query_string"])
+
+    def _not_let_in(self, scope: Scope, path: str) -> Problem | None:
+        """What is asked of all but probes."""
         if (refusal := self.limit.refusal((scope.get("client") or ("",))[0])) is not None:
             return refusal  # before the key is looked at: nobody tries many
         if (refusal := self.rules.wrong_key(scope["headers"])) is not None:
@@ -101,8 +107,10 @@ class _Passage:
         self.began = time.perf_counter()
         self.middleware = middleware
         self.method = scope["method"]
-        # HEAD is answered like GET; the connection leaves the body out.
-        self.scope = {**scope, "method": "GET"} if self.method == "HEAD" else scope
+        # HEAD is answered like GET; the connection leaves the body out. Nobody here asks for cookies, and the framework
+        # would read them all the same: Python before 3.11.10 and 3.12.6 takes time by the square of their length.
+        method = "GET" if self.method == "HEAD" else self.method
+        self.scope = {**scope, "method": method, "headers": [one for one in scope["headers"] if one[0] != b"cookie"]}
         self.client = (scope.get("client") or ("",))[0]
         self.id = self.scope["request_id"] = request_id(scope["headers"])
         self._send = send

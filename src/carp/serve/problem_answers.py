@@ -13,6 +13,7 @@ from starlette.responses import Response
 from carp.errors import CarpError
 from carp.serve.problems import LONGEST_ECHO, PROBLEM, Problem, echo, problem_document, problem_of
 
+MOST_TOLD = 10  # faults that an answer lists
 FAULTS = {
     "missing": "is missing",
     "extra_forbidden": "is not known",
@@ -43,12 +44,16 @@ def validation_problem(errors: Sequence[Mapping[str, Any]]) -> Problem:
     """What is wrong with which field, by name; values are not repeated."""
     if any(error["type"] == "json_invalid" for error in errors):
         return Problem(400, "the body is not JSON")
-    faults: dict[str, str] = {}
+    faults, more = dict[str, str](), ""
     for error in errors:
         place = [str(part) for part in error["loc"] if part not in ("body", "query", "path")]
         name = ".".join(place) or "the body"
         faults.setdefault(name[:LONGEST_ECHO], FAULTS.get(error["type"], str(error["msg"]).lower()))
-    detail = "; ".join(f"{name} {fault}" for name, fault in list(faults.items())[:10])
+        if len(faults) > MOST_TOLD:
+            faults.popitem()
+            more = f"; and others: these are the first {MOST_TOLD}"
+            break
+    detail = "; ".join(f"{name} {fault}" for name, fault in faults.items()) + more
     return Problem(422, detail, fix="see /docs for the fields and their types", kind="fields", fields=faults)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
-STATUSES = (200, 304, 400, 401, 404, 405, 408, 409, 413, 414, 421, 422, 429, 431, 499, 500, 503)
+STATUSES = (200, 304, 400, 401, 403, 404, 405, 408, 409, 413, 414, 421, 422, 429, 431, 499, 500, 503)
 CLIENT_LEFT = 499  # of a request whose client did not wait for the answer; nobody receives it
 OTHER = "other"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5)  # seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from itertools import islice
 from typing import Annotated, Any, Literal, LiteralString
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -12,6 +13,7 @@ from pydantic_core import PydanticCustomError
 MOST_PAIRS = 1_000
 MOST_REVIEWS = 500
 MOST_ROWS = 200
+MOST_UNKNOWN = 20  # names in an object of a body that are looked at; one is enough for a refusal
 # Characters. All of a body together may not be larger than `http_connection.LARGEST_BODY`.
 LONGEST_ID = 500
 LONGEST_REVIEW = 200_000
@@ -56,9 +58,20 @@ class _Query(BaseModel):
 
 
 class _Body(BaseModel):
-    """Of a JSON body: a number is a number. Lists are looked at up to their first fault: there may be a million."""
+    """Of a JSON body: a number is a number.
+
+    Lists are looked at up to their first fault, and names that are not known up to the first few: there may be many.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_few_unknown(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + MOST_UNKNOWN:
+            return given
+        unknown = islice((name for name in given if name not in cls.model_fields), MOST_UNKNOWN)
+        return {name: given[name] for name in (*cls.model_fields, *unknown) if name in given}
 
 
 class Search(_Query):

@@ -22,6 +22,9 @@ LARGEST_BODY = 1_200_000  # bytes
 MOST_FRAMING = 262_144  # bytes of a body in chunks that are none of its content: sizes, extensions, ends of lines
 MOST_HELD = 64_000_000  # bytes of bodies of all connections together
 PIECE = 4_096  # bytes
+# Of an address. The framework looks through all parameters for each name that it does not know.
+MOST_PARAMETERS = 1_050  # a thousand things to choose among, and all else
+MOST_NAMES = 50
 NO_ADDRESS = "ask for a path, as GET /health, or for http:// with a host and a path"
 
 
@@ -218,6 +221,17 @@ class RequestReader:
         self.in_head = True
         self.waits_for_word = False
         self._head_bytes = 0
+
+
+def too_many_parameters(query: bytes) -> Problem | None:
+    """Refuse an address with more parameters, or more names of them, than any route takes."""
+    if query.count(b"&") >= MOST_PARAMETERS:
+        what = f"the address has more than {MOST_PARAMETERS:,} parameters"
+    elif len({one.partition(b"=")[0] for one in query.split(b"&")}) > MOST_NAMES:
+        what = f"the parameters of the address have more than {MOST_NAMES} names"
+    else:
+        return None
+    return Problem(422, what, fix="see /docs for the parameters that each address takes", kind="fields")
 
 
 def too_large() -> Problem:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 BACKLOG = 1024
-DESCRIPTORS_BESIDE = 64 + KEPT_FOR_PROBES
+DESCRIPTORS_BESIDE = 64
+DESCRIPTORS_OF_A_LOADER = 8  # with one more for each engine that it starts
+MOST_WATCHING = 32  # connections at the port for metrics, which asks for no key
 FOR_OTHERS = 200.0  # requests a second for one address that is not this machine's
 
 
@@ -50,6 +52,9 @@ class ServiceOptions:
     waiting: int | None = None
     pictures: tuple[str, ...] = ()  # origins from which the page may load pictures
     copies: ServedCopies | None = None  # where the model is at an address, and `model` is a copy
+
+    def __post_init__(self) -> None:
+        self.limit()  # what is no rate is refused now, before anything is loaded
 
     @property
     def place(self) -> str:
@@ -103,7 +108,7 @@ def run_service(
     log: LogLines,
 ) -> None:
     """Listen, and answer until told to stop. `say` hears what a person at the terminal wants to know."""
-    raise_descriptor_limit(options.connections + DESCRIPTORS_BESIDE)
+    raise_descriptor_limit(count_descriptors(options, watched=metrics_port is not None))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_live(options, address, metrics_port, say, log))
 
@@ -131,6 +136,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+def count_descriptors(options: ServiceOptions, *, watched: bool) -> int:
+    """What a service needs with all places taken while a newer model comes: there are twice the engines then."""
+    places = options.connections + KEPT_FOR_PROBES + watched * (MOST_WATCHING + KEPT_FOR_PROBES)
+    return places + 2 * (options.workers + DESCRIPTORS_OF_A_LOADER) + DESCRIPTORS_BESIDE
 
 
 def raise_descriptor_limit(wanted: int) -> None:
@@ -179,17 +190,18 @@ class Service:
         )
         app.openapi()  # now, while nobody waits: it takes as long as a hundred answers
         app.state.counters.measures = self.measures
-        doors = [self._open(app, listening)]
+        doors = [self._open(app, listening, options.connections, options.share)]
         self.door = doors[0]
         if metrics is not None:
-            doors.append(self._open(watching_app(self.pool, app.state.counters, options.rules, self.log), metrics))
+            watching = watching_app(self.pool, app.state.counters, options.rules, self.log)
+            doors.append(self._open(watching, metrics, MOST_WATCHING))
         gc.collect()
         gc.freeze()  # what is here for good is not looked through again and again
         await self._work(listening, loop)
         await self._end(doors)
 
-    def _open(self, app: FastAPI, listening: socket.socket) -> FrontDoor:
-        door = FrontDoor(app, self.log, most=self.options.connections, share=self.options.share)
+    def _open(self, app: FastAPI, listening: socket.socket, most: int, share: int | None = None) -> FrontDoor:
+        door = FrontDoor(app, self.log, most=most, share=share)
         counters = app.state.counters if hasattr(app.state, "counters") else None
         if counters is not None:
             door.count_refusal = lambda status, seconds: counters.count(OTHER, status, seconds)
