@@ -102,8 +102,10 @@ def service_table(lines: list[Line]) -> str:
         if line["reached"] and not _whole(line["part"], line["figures"]):
             reached = "as far as run"
         model = f"`{line['model']}`" if "model" in line else "not kept"
-        rows.append([wanted, model, told(line["figures"]), machine, reached, f"`{line['part']}`"])
-    return _table(["wanted", "model", "measured", "machine", "reached", "part"], rows)
+        rows.append(
+            [wanted, model, told(line["figures"]), machine, reached, f"`{line['part']}`", f"`{line['commit']}`"]
+        )
+    return _table(["wanted", "model", "measured", "machine", "reached", "part", "commit"], rows)
 
 
 def not_run(files: list[Line], served: list[Line]) -> str:

@@ -145,6 +145,13 @@ def test_the_tables_of_reliability_are_those_of_the_results():
     assert page == page_with(page, reliability_tables.tables_of(RESULTS))
 
 
+def test_the_table_of_the_service_names_the_commit_that_each_line_was_measured_on():
+    lines = _lines("torture-serve.jsonl")
+    rows = reliability_tables.service_table(lines).splitlines()
+    assert rows[0].endswith("| commit |")
+    assert [row.split("`")[-2] for row in rows[2:]] == [line["commit"] for line in lines]
+
+
 def test_a_part_without_faults_that_was_not_tried_to_the_end_is_not_said_to_be_reached():
     for line in _lines("torture.jsonl"):
         whole = line["tried"] >= line["wanted"] > 0 and not line["unfinished_pieces"]

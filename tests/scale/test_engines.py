@@ -45,6 +45,8 @@ def test_without_ray_the_engine_says_how_to_have_it(monkeypatch):
         (["prepare", "nothing", "--out", "out", "--ray-address", "here:1"], "an address is for the engine ray"),
         (["train", "nothing", "--out", "out", "--ray-address", "here:1"], "an address is for the engine ray"),
         (["serve", "nothing", "--ray-address", "here:1"], "an address is for the engine ray"),
+        (["serve", "nothing", "--engine", "ray", "--connections", "50"], "--connections is not for the engine ray"),
+        (["serve", "nothing", "--engine", "ray", "--client-connections", "5"], "--client-connections is not for the"),
         (["recommend", "nothing", "somebody", "--engine", "ray"], "one person needs no cluster"),
     ],
 )

@@ -94,3 +94,10 @@ def test_no_card_is_shown_to_the_processes_that_compute(tmp_path, monkeypatch):
 
     asyncio.run(started_with())
     assert started[0]["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_loader_whose_door_has_gone_does_not_load_the_model(tmp_path):
+    door, loader = socket.socketpair()
+    door.close()
+    with loader, pytest.raises(BrokenPipeError):
+        _load(loader, tmp_path / "nothing", None)

@@ -43,6 +43,9 @@ class PlayedLoader:
     def wait(self, patience=None):
         self.ended.wait()
 
+    def poll(self):
+        return 0 if self.ended.is_set() else None
+
 
 class Playing(EnginePool):
     """A pool whose loaders are played by the test."""

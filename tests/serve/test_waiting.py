@@ -9,12 +9,11 @@ import sys
 
 import pytest
 
-from carp.serve.engine_messages import EngineStarted, Loaded
 from carp.serve.engine_pool import EnginePool
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem
 from carp.serve.waiting_line import TOGETHER, Waiting, WaitingLine
-from played_engines import NO_PROCESS, KilledEngine, OneEngine, settled
+from played_engines import NO_PROCESS, KilledEngine, OneEngine, pool_of, settled
 
 
 def waiting(kind, began=0.0):
@@ -69,18 +68,6 @@ def test_any_order_of_coming_leaving_and_taking_loses_and_doubles_nobody():
             assert len(line) == len(here)
         assert not set(taken) & set(left)
         assert len(set(taken)) == len(taken)
-
-
-async def pool_of(*engines, most=8):
-    pool = EnginePool(len(engines), LogLines(None), most)
-    pool.facts = Loaded("sum", "carp", b"{}")
-    joined = asyncio.Event()
-    pool.changed = joined.set
-    for number, engine in enumerate(engines):
-        pool.take_news(EngineStarted(NO_PROCESS + number), [engine.door.detach()])
-        await joined.wait()
-        joined.clear()
-    return pool
 
 
 def test_answers_reach_those_who_asked_and_refusals_are_problems():
@@ -223,7 +210,7 @@ def test_who_has_waited_too_long_is_let_go():
 
 def test_an_engine_that_is_at_one_call_for_ever_is_ended(monkeypatch):
     ended = []
-    monkeypatch.setattr("carp.serve.engine_pool.os.kill", lambda process, number: ended.append(process))
+    monkeypatch.setattr("carp.serve.engine_generation.os.kill", lambda process, number: ended.append(process))
 
     async def everything():
         pool = await pool_of(OneEngine(), OneEngine())
@@ -233,11 +220,11 @@ def test_an_engine_that_is_at_one_call_for_ever_is_ended(monkeypatch):
         pool.let_go(now)
         assert not ended
         pool.let_go(now + 1000)
+        assert ended == [NO_PROCESS + 1], "the one that was asked, and no other"
         asking.cancel()
         await pool.close()
 
     asyncio.run(everything())
-    assert ended == [NO_PROCESS + 1], "the one that was asked, and no other"
 
 
 def test_where_answers_take_long_fewer_may_wait():

@@ -8,7 +8,9 @@ import threading
 
 import msgspec
 
-from carp.serve.engine_messages import Call, Refused, Reply, frame, receive_frame
+from carp.serve.engine_messages import Call, EngineStarted, Loaded, Refused, Reply, frame, receive_frame
+from carp.serve.engine_pool import EnginePool
+from carp.serve.log_lines import LogLines
 
 NO_PROCESS = 10_000_000  # no system gives a process so large a number
 
@@ -29,7 +31,7 @@ class OneEngine:
             call = msgspec.msgpack.decode(asked, type=Call)
             self.asked.append(call)
             self.may_answer.acquire()
-            if call.kind == "die":
+            if call.kind == "die" or any("deadly" in one for one in call.asked):
                 self.line.close()
                 return
             answers = [Refused(404, "no", None, "", {}) if "no" in one else str(one).encode() for one in call.asked]
@@ -49,3 +51,19 @@ class KilledEngine:
 async def settled() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def join(pool: EnginePool, engine: OneEngine | KilledEngine) -> None:
+    """Let an engine be one of a pool's, under the next number."""
+    joined = asyncio.Event()
+    pool.changed = joined.set
+    pool.take_news(EngineStarted(NO_PROCESS + pool.alive + pool.restarts), [engine.door.detach()])
+    await joined.wait()
+
+
+async def pool_of(*engines: OneEngine | KilledEngine, most: int = 8) -> EnginePool:
+    pool = EnginePool(len(engines), LogLines(None), most)
+    pool.facts = Loaded("sum", "carp", b"{}")
+    for engine in engines:
+        await join(pool, engine)
+    return pool

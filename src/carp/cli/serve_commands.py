@@ -79,8 +79,9 @@ def serve(
         ),
     ] = None,
     connections: Annotated[
-        int, typer.Option(envvar="CARP_CONNECTIONS", min=8, help="Most connections at once.")
-    ] = 1000,
+        int | None,
+        typer.Option(envvar="CARP_CONNECTIONS", min=8, help="Most connections at once. Default: 1000."),
+    ] = None,
     client_connections: Annotated[
         int | None,
         typer.Option(
@@ -130,11 +131,17 @@ def serve(
     """
     try:
         from carp.serve.access_control import AccessRules, check_reach, picture_origins, read_key
+        from carp.serve.front_door import MOST_CONNECTIONS
         from carp.serve.server import ServiceOptions, count_workers
     except ImportError as error:
         fix = "pip install 'carp-rec[serve]'"
         raise UsageError(f"serving needs {error.name}, which is not installed", fix=fix) from error
     check_engine(engine, ray_address)
+    if engine == "ray":
+        from carp.serve.ray_replicas import check_replica_options
+
+        places = {"connections": connections, "client_connections": client_connections}
+        check_replica_options(log=log, metrics_port=metrics_port, waiting=waiting, **places)
     if results is not None and not results.is_dir():
         raise UsageError("there is no such folder", where=str(results), fix="give a folder made by carp bench")
     key = read_key(api_key_file, os.environ.get("CARP_API_KEY"))
@@ -146,16 +153,15 @@ def serve(
         workers=count_workers(workers),
         rules=AccessRules.of(host, names, key),
         rate=rate_limit,
-        connections=connections,
+        connections=connections or MOST_CONNECTIONS,
         share=client_connections,
         waiting=waiting,
         pictures=picture_origins([*(pictures_from or []), *_listed("CARP_PICTURES_FROM")]),
     )
     with _with_copies(model, options) as options:
         if engine == "ray":
-            from carp.serve.ray_replicas import check_replica_options, run_replicas
+            from carp.serve.ray_replicas import run_replicas
 
-            check_replica_options(log=log, metrics_port=metrics_port, waiting=waiting)
             run_replicas(options, host, port, ray_address, say)
         else:
             _serve_here(options, (host, port), metrics_port, log, unguarded=open_to_everyone and key is None)

@@ -38,5 +38,6 @@ class ServedCopies:
 @contextlib.contextmanager
 def served_copies(address: str) -> Iterator[ServedCopies]:
     """Copies of a model at an address, all of which are removed in the end."""
-    with TemporaryDirectory(prefix="carp-serve-") as folder:
+    # A service that ends waits for no fetch, which may still write here.
+    with TemporaryDirectory(prefix="carp-serve-", ignore_cleanup_errors=True) as folder:
         yield ServedCopies(address, Path(folder))

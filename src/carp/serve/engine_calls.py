@@ -76,7 +76,10 @@ class CallAnswerer:
             if call.kind == "predict":
                 return self._predicted(call.asked)
         except Exception as error:
-            return [error] * len(call.asked)
+            if len(call.asked) == 1:
+                return [error]
+            # One of them may be to blame: the others are answered.
+            return [answer for asked in call.asked for answer in self._answered(Call(call.kind, [asked]))]
         return [self._answer_alone(call.kind, asked) for asked in call.asked]
 
     def _predicted(self, asked: list[list[Any]]) -> list[bytes | Exception]:

@@ -57,6 +57,7 @@ class Loaded(msgspec.Struct, array_like=True, tag=True):
 
 # The model that gave the answer to the present request: another one may be served by the time it is sent.
 ANSWERED_BY: ContextVar[Loaded | None] = ContextVar("answered_by", default=None)
+ASKED_BY: ContextVar[str] = ContextVar("asked_by", default="")  # the client of the present request
 
 
 class EngineStarted(msgspec.Struct, array_like=True, tag=True):

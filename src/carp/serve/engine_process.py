@@ -59,17 +59,21 @@ def main(control: int, model: str, results: str, engines: int) -> None:
             family.start()
         family.live()
     except CarpError as error:
-        _tell(door, LoadFailed(error.what, error.where, error.fix, error.exit_code))
+        _tell_the_end(door, LoadFailed(error.what, error.where, error.fix, error.exit_code))
     except BrokenPipeError:
-        pass  # the door has gone
+        pass  # the door has gone, and nobody needs the model any more
     except MemoryError:
         fix = "serve a smaller model, or use a larger machine"
-        _tell(door, LoadFailed("this machine has too little memory", model, fix, 1))
+        _tell_the_end(door, LoadFailed("this machine has too little memory", model, fix, 1))
+
+
+def _tell_the_end(door: socket.socket, news: LoadFailed) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        _tell(door, news)
 
 
 def _tell(door: socket.socket, news: News) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        door.sendall(frame(news))
+    door.sendall(frame(news))
 
 
 def _load(door: socket.socket, model: Path, results: Path | None) -> _Family:

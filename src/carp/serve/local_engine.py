@@ -1,7 +1,9 @@
-"""A service without other processes: calls are answered where they are asked. For replicas on Ray, tests and docs."""
+"""A service without other processes: one thread answers call after call. For replicas on Ray, tests and docs."""
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +11,9 @@ from carp.recommender import Recommender
 from carp.serve.answer_service import AnswerService
 from carp.serve.engine_calls import CallAnswerer
 from carp.serve.engine_messages import ANSWERED_BY, Call, Loaded, Refused, problem_again
-from carp.serve.problems import Problem
+from carp.serve.problems import Problem, no_room
+
+MOST_WAITING = 128  # requests, with the one that is being answered
 
 
 class NoOtherModel(NamedTuple):
@@ -25,7 +29,7 @@ OF_PYTHON = NoOtherModel(
 
 
 class LocalEngine:
-    """Answers as an engine does, in this process."""
+    """Answers as an engine does, in this process. What asks for no computing is answered meanwhile."""
 
     def __init__(
         self,
@@ -33,7 +37,11 @@ class LocalEngine:
         results: Path | None = None,
         bundle: str = "",
         no_other_model: NoOtherModel = OF_PYTHON,
+        most_waiting: int = MOST_WAITING,
     ) -> None:
+        self.most_waiting = most_waiting
+        self._waiting = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._no_other_model = no_other_model
         service = AnswerService(recommender)
         service.explainer.keep_readings()
@@ -49,14 +57,23 @@ class LocalEngine:
         return True
 
     def refusal(self) -> Problem | None:
-        return None
+        """Why no request can be taken now, if none can."""
+        return no_room("too many requests are waiting", 1) if self._waiting >= self.most_waiting else None
 
     async def reload(self) -> Loaded:
         raise Problem(409, self._no_other_model.what, fix=self._no_other_model.fix, kind="cannot-answer")
 
     async def ask(self, kind: str, *asked: Any) -> bytes:
+        """The answer as JSON; raises the problem where there is none. Nothing is computed for who left before that."""
+        if (refusal := self.refusal()) is not None:
+            raise refusal
         ANSWERED_BY.set(self.facts)
-        reply = self._answerer.reply(Call(kind, [list(asked)]))
+        self._waiting += 1
+        try:
+            call = Call(kind, [list(asked)])
+            reply = await asyncio.get_running_loop().run_in_executor(self._thread, self._answerer.reply, call)
+        finally:
+            self._waiting -= 1
         answer = reply.answers[0]
         if isinstance(answer, Refused):
             problem = problem_again(answer)

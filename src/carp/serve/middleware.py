@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import carp
-from carp.serve.access_control import OPEN_PATHS, AccessRules, RateLimit
-from carp.serve.engine_messages import ANSWERED_BY
+from carp.serve.access_control import OPEN_PATHS, AccessRules, RateLimit, client_of
+from carp.serve.engine_messages import ANSWERED_BY, ASKED_BY
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import PROBLEM, Problem, problem_document
 from carp.serve.request_counts import CLIENT_LEFT, OTHER, Counters
@@ -64,6 +64,7 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         ANSWERED_BY.set(None)
+        ASKED_BY.set(client_of((scope.get("client") or ("",))[0]))
         passage = _Passage(self, scope, send)
         try:
             if (refusal := self._refusal(scope)) is not None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import carp
 from carp.errors import CarpError, UsageError
 from carp.scale.ray_cluster import Versions, check_versions, connected, this_carp, without_raw_lines
-from carp.serve.local_engine import LocalEngine, NoOtherModel
+from carp.serve.connection_places import KEPT_FOR_PROBES
+from carp.serve.local_engine import MOST_WAITING, LocalEngine, NoOtherModel
 from carp.serve.server import ServiceOptions
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 NAME = "carp"  # of the application in Ray Serve
 TIME_TO_LOAD = 600.0  # seconds for a replica to load the model
+# Requests that Ray gives to a replica at a time: those that wait there, and probes, which it answers meanwhile.
+AT_ONCE = MOST_WAITING + KEPT_FOR_PROBES
+MOST_QUEUED = 128  # requests that wait for a replica at the front; more are answered by 503
 TIME_TO_FINISH = 20.0  # seconds for a replica that goes to answer what it has begun
 OTHER_MODEL = NoOtherModel(
     "a replica on Ray does not change its model by itself",
@@ -102,6 +106,8 @@ def _deploy(options: ServiceOptions) -> str:
     deployment = serve.deployment(serve.ingress(build)()).options(
         name=NAME,
         num_replicas=options.workers,
+        max_ongoing_requests=AT_ONCE,
+        max_queued_requests=MOST_QUEUED,
         ray_actor_options={"num_cpus": 1},
         graceful_shutdown_timeout_s=TIME_TO_FINISH,
         health_check_timeout_s=TIME_TO_LOAD,
@@ -156,7 +162,8 @@ def replica_app(order: ReplicaOrder) -> FastAPI:
         fix = "ask for it again with SIGHUP"
         raise CarpError("the model was replaced while it was being loaded", where=str(options.model), fix=fix)
     engine = LocalEngine(recommender, options.results, order.bundle, OTHER_MODEL)
-    return app_for(engine, rules=options.rules, limit=options.limit(), log=LogLines(sys.stderr))
+    log = LogLines(sys.stderr)
+    return app_for(engine, rules=options.rules, limit=options.limit(), log=log, pictures=options.pictures)
 
 
 def check_replica_options(**given: Any) -> None:

@@ -10,7 +10,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from carp.scale.served_copies import ServedCopies
 from carp.serve.access_control import AccessRules, RateLimit
 from carp.serve.connection_places import KEPT_FOR_PROBES
 from carp.serve.engine_pool import EnginePool
-from carp.serve.front_door import MOST_CONNECTIONS, FrontDoor
+from carp.serve.front_door import LAST_CALL, MOST_CONNECTIONS, FrontDoor
 from carp.serve.log_lines import LogLines
 from carp.serve.problems import Problem
 from carp.serve.request_counts import OTHER, Measure
@@ -35,6 +35,8 @@ BACKLOG = 1024
 DESCRIPTORS_BESIDE = 64
 DESCRIPTORS_OF_A_LOADER = 8  # with one more for each engine that it starts
 MOST_WATCHING = 32  # connections at the port for metrics, which asks for no key
+LAST_ANSWERS = 3.0  # seconds before the last call of a stop: whoever is not answered by then is refused, not cut off
+LOOK = 1.0  # seconds between looks at who waits too long
 FOR_OTHERS = 200.0  # requests a second for one address that is not this machine's
 
 
@@ -164,7 +166,8 @@ class Service:
         self.pool.copies = options.copies
         self.door: FrontDoor | None = None
         self._told = asyncio.Event()  # that the model is there or cannot be, or that the service is to stop
-        self._wanted_to_stop = 0
+        self._wanted_to_stop = False
+        self._at_once = False  # somebody is impatient
         self._reloads: set[asyncio.Future[None]] = set()
 
     def hear_signals(self) -> None:
@@ -222,11 +225,15 @@ class Service:
             if self.pool.ready and not said:
                 said = True
                 self._say_ready(listening)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._told.wait()
-            self._told.clear()
-            self.pool.let_go(loop.time())
+            await self._look(loop)
+
+    async def _look(self, loop: asyncio.AbstractEventLoop, patience: float = LOOK) -> None:
+        """Wait until something is told, but not for long; then let go of those who wait too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._told.wait()
+        self._told.clear()
+        self.pool.let_go(loop.time())
 
     def _say_ready(self, listening: socket.socket) -> None:
         host, port = listening.getsockname()[:2]
@@ -239,11 +246,12 @@ class Service:
         )
 
     def _stop(self) -> None:
-        self._wanted_to_stop += 1
+        """Hear a signal that asks for the end; one that comes after the first asks for it at once."""
+        if self._wanted_to_stop:
+            self._at_once = True
+            self.pool.kill()
+        self._wanted_to_stop = True
         self._told.set()
-        if self._wanted_to_stop == 2 and self.door is not None:  # somebody is impatient
-            for connection in list(self.door.connections):
-                connection.abort()
 
     def _reload(self) -> None:
         """Take the model again that is at its place now; SIGHUP asks for it."""
@@ -265,14 +273,35 @@ class Service:
         except CarpError as error:
             self.say(f"The model is not loaded again, and the one of before goes on: {error}")
 
-    async def _end(self, doors: Iterable[FrontDoor]) -> None:
+    async def _end(self, doors: Sequence[FrontDoor]) -> None:
         self.pool.stopping = True
         self.log.write("stopping", waiting=len(self.pool.line))
-        lost = sum(await asyncio.gather(*(door.close() for door in doors)))
+        lost = await self._close(doors)
         await self.pool.close()
         self.log.write("stopped", cut_off=lost, seconds=round(time.monotonic() - self.began, 2))
         if self.pool.failure is not None:
             raise self.pool.failure
+
+    async def _close(self, doors: Sequence[FrontDoor]) -> int:
+        """Answer everybody who is here, at last with a refusal, and close; how many were cut off.
+
+        Nobody is answered where the end is wanted at once, or was wanted so before there were doors.
+        """
+        loop = asyncio.get_running_loop()
+        closing = asyncio.gather(*(door.close(LAST_CALL) for door in doors))
+        closing.add_done_callback(lambda _: self._told.set())
+        end = loop.time() + LAST_CALL - LAST_ANSWERS
+        while not closing.done() and not self._at_once:
+            late = loop.time() >= end
+            if late or self.pool.failure is not None:  # after a failure no engine comes for those who wait
+                self.pool.give_up(begun=late)
+            await self._look(loop, LOOK if late else min(LOOK, end - loop.time()))
+        if self._at_once:
+            closing.cancel()
+            with suppress(asyncio.CancelledError):
+                await closing
+            closing = asyncio.gather(*(door.close(patience=0) for door in doors))
+        return sum(await closing)
 
     def measures(self) -> list[Measure]:
         """What the parts of the service are at, for /metrics."""
