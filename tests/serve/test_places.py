@@ -113,23 +113,23 @@ def test_who_came_without_a_place_has_one_when_it_asks_and_there_is_one_by_then(
 
 
 class NoDescriptors(socket.socket):
-    """A listening socket of a process that may open nothing more, until it is said to have room."""
+    """A listening socket of a process that may open nothing more, until it was asked so many times."""
 
-    def __init__(self, listening):
+    def __init__(self, listening, times):
         super().__init__(fileno=listening.detach())
         self.asked = 0
-        self.has_room = False
+        self.times = times
 
     def accept(self):
         self.asked += 1
-        if self.has_room:
+        if self.asked > self.times:
             return super().accept()
         raise OSError(errno.EMFILE, "Too many open files")
 
 
 @contextlib.contextmanager
-def full_door(opened):
-    listening = NoDescriptors(socket.create_server(("127.0.0.1", 0)))
+def full_door(opened, times):
+    listening = NoDescriptors(socket.create_server(("127.0.0.1", 0)), times)
     listening.setblocking(False)
     opened.door.listen(listening)
     with socket.create_connection(listening.getsockname()) as client:
@@ -141,7 +141,7 @@ def test_a_door_without_descriptors_rests_before_it_asks_again(monkeypatch):
     monkeypatch.setattr(front_door, "REST", 3_600.0)
 
     async def test(opened):
-        with full_door(opened) as (listening, _):
+        with full_door(opened, float("inf")) as (listening, _):
             await until(lambda: listening.asked)
             for _ in range(100):
                 await asyncio.sleep(0)
@@ -151,13 +151,28 @@ def test_a_door_without_descriptors_rests_before_it_asks_again(monkeypatch):
     with_door(test)
 
 
+def test_a_door_without_descriptors_does_not_rest_while_somebody_quiet_can_go(monkeypatch):
+    monkeypatch.setattr(front_door, "REST", 3_600.0)
+
+    async def test(opened):
+        quiet = [await opened.connect() for _ in range(3)]
+        await until(lambda: len(opened.door.connections) == 3)
+        with full_door(opened, 1) as (_, client):
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(client, HEALTH)
+            assert (await loop.sock_recv(client, 65_536)).startswith(b"HTTP/1.1 200 ")
+        assert opened.door.evicted == 1
+        for _, writer in quiet:
+            writer.close()
+
+    with_door(test)
+
+
 def test_a_door_that_has_descriptors_again_takes_those_who_waited_and_has_told_of_it_once(monkeypatch):
     monkeypatch.setattr(front_door, "REST", 0.0)
 
     async def test(opened):
-        with full_door(opened) as (listening, client):
-            await until(lambda: listening.asked >= 5)
-            listening.has_room = True
+        with full_door(opened, 5) as (_, client):
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(client, HEALTH)
             assert (await loop.sock_recv(client, 65_536)).startswith(b"HTTP/1.1 200 ")

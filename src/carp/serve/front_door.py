@@ -83,7 +83,7 @@ class FrontDoor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return taken
             except OSError as error:  # no descriptor is left: somebody has to go first
-                self._rest(listening, error)
+                self._make_room_or_rest(listening, error)
                 return taken
             connection.setblocking(False)
             task = self.loop.create_task(self.loop.connect_accepted_socket(lambda: HttpConnection(self), connection))
@@ -92,13 +92,12 @@ class FrontDoor:
         self._crowded = True
         return most
 
-    def _rest(self, listening: socket.socket, error: OSError) -> None:
-        """Take nobody for a moment: who waits is announced in each round of the event loop, and cannot come in."""
+    def _make_room_or_rest(self, listening: socket.socket, error: OSError) -> None:
+        """Where nobody can go, take nobody for a moment: who waits is announced in each round of the event loop."""
         if self.now() >= self._tell_of_rest:
             self._tell_of_rest = self.now() + TELL_AGAIN
             self.log.write("cannot accept", error=os.strerror(error.errno or 0))
-        self._make_room()
-        if listening in self._listening:  # else it is about to close
+        if not self._make_room() and listening in self._listening:  # else it is about to close
             self.loop.remove_reader(listening.fileno())
             self.loop.call_later(REST, self._accept_again, listening)
 
@@ -134,10 +133,12 @@ class FrontDoor:
             self.evicted += 1
             connection.evict()
 
-    def _make_room(self) -> None:
-        if (longest := self.connections.longest_quiet()) is not None:
-            self.connections.leave(longest)
-            self._evict(longest)
+    def _make_room(self) -> bool:
+        if (longest := self.connections.longest_quiet()) is None:
+            return False
+        self.connections.leave(longest)
+        self._evict(longest)
+        return True
 
     def farewell(self, connection: HttpConnection) -> None:
         self.connections.leave(connection)
