@@ -12,7 +12,7 @@ PAGES = {".html": "html", ".htm": "html", ".json": "json"}  # what explanations 
 
 def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
     """Refuse an output folder that could not be written in the end."""
-    from carp.storage import MANIFEST, bring_back, disk_errors, read_json, refuse_existing
+    from carp.storage import MANIFEST, bring_back, disk_errors, read_json, real_place, refuse_existing
 
     with disk_errors(path):
         bring_back(path)
@@ -23,7 +23,7 @@ def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
             if found != kind:
                 what = f"this is a {found}, and a {kind} would replace it"
                 raise UsageError(what, where=str(path), fix="choose another --out")
-        check_may_write(path)
+        check_may_write(real_place(path))
 
 
 def format_of(out: Path | None, given: str | None, endings: dict[str, str]) -> str:

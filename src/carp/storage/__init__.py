@@ -7,7 +7,7 @@ which is checked by the same opening that everything is read by. No pickle, no c
 from carp.storage.array_files import arrays_of, load_arrays, save_arrays
 from carp.storage.block_sums import BytesCheckedOnUse, in_threads
 from carp.storage.checked_folders import check_folder, check_signed, kind_of, sign_folder
-from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn
+from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn, real_place
 from carp.storage.leftovers import bring_back, sweep
 from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
 from carp.storage.sealed_folders import (
@@ -59,6 +59,7 @@ __all__ = [
     "read_json",
     "read_json_lines",
     "readable_size",
+    "real_place",
     "refuse_existing",
     "save_arrays",
     "seal",
