@@ -16,7 +16,7 @@ from carp.storage.sealed_folders import (
     SealedFolder,
     opened_folder,
 )
-from carp.storage.signatures import KEY_FILE, SIGNATURE
+from carp.storage.signatures import KEY_FILE, OTHER_KEY, SIGNATURE, is_signature, own_signature
 from carp.storage.written_files import (
     append_json_line,
     disk_errors,
@@ -36,6 +36,7 @@ __all__ = [
     "FORMAT_VERSION",
     "KEY_FILE",
     "MANIFEST",
+    "OTHER_KEY",
     "SIGNATURE",
     "BytesCheckedOnUse",
     "SealedFolder",
@@ -50,12 +51,14 @@ __all__ = [
     "holding_if_free",
     "holding_in_turn",
     "in_threads",
+    "is_signature",
     "json_of",
     "kind_of",
     "load_arrays",
     "new_file",
     "new_folder",
     "opened_folder",
+    "own_signature",
     "read_json",
     "read_json_lines",
     "readable_size",
