@@ -35,14 +35,16 @@ ROOMS = {
     "storage": Room(
         [f"{STORED}/{name}.py" for name in ("folder_locks", "leftovers", "new_folders", "sealed_folders")]
         + [f"{STORED}/{name}.py" for name in ("signatures", "written_files", "block_sums", "checked_folders")]
-        + [f"{STORED}/{name}.py" for name in ("array_files", "own_cache")],
+        + [f"{STORED}/{name}.py" for name in ("array_files", "own_cache", "secret_files")],
         [
             f"{FAULTS}/test_{name}.py"
             for name in (
                 "left_open",
                 "storage",
                 "durability",
+                "linked_folders",
                 "signatures",
+                "secret_files",
                 "hostile_folders",
                 "checked_on_use",
                 "block_sums",
