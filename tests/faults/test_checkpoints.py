@@ -12,7 +12,9 @@ import shutil
 import pytest
 
 import killed_training
+from carp import Recommender
 from carp.errors import CarpError, DamagedError, StorageError, UsageError
+from carp.reviews.corpora.corpus import build_corpus
 from carp.storage import SIGNATURE
 from carp.storage.signatures import write_signature
 from carp.training.checkpoint import CHECKPOINT, LOG
@@ -155,9 +157,6 @@ def test_a_checkpoint_of_another_training_is_refused(data, saved, tmp_path):
 
 def test_other_settings_other_data_and_another_seed_are_another_training(tmp_path):
     """The Recommender names everything that matters; how long to train may change."""
-    from carp import Recommender
-    from carp.reviews.corpora.corpus import build_corpus
-
     corpus = build_corpus(shop_reviews(seed=3), min_reviews=1)
     tiny = {"dimension": 4, "filters": 3, "latent_size": 2, "viewpoints": 2, "epochs": 1, "device": "cpu"}
 
@@ -219,6 +218,48 @@ def test_a_checkpoint_names_no_file_of_another_folder(data, saved, tmp_path):
     with pytest.raises(DamagedError, match="the checkpoint is damaged"):
         run(data, folder, resume=True)
     assert (folder / json.loads(saved[CHECKPOINT])["file"]).exists()
+
+
+@pytest.mark.parametrize("content", [b"[]", b"7", b"null", b'"checkpoint"', b"{}"])
+def test_what_is_no_description_of_a_checkpoint_is_refused(data, saved, tmp_path, content):
+    restored(tmp_path / "x", {**saved, CHECKPOINT: content})
+    with pytest.raises(DamagedError, match="the checkpoint is damaged"):
+        run(data, tmp_path / "x", resume=True)
+
+
+@pytest.mark.parametrize("circumstances", [None, [], {}])
+def test_a_checkpoint_that_does_not_say_where_it_was_made_is_resumed_without_a_word(
+    data, saved, expected, tmp_path, circumstances, recwarn
+):
+    restored(tmp_path / "x", saved)
+    facts = json.loads(saved[CHECKPOINT])
+    facts["circumstances"] = circumstances
+    del facts["check"]
+    facts["check"] = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    (tmp_path / "x" / CHECKPOINT).write_text(json.dumps(facts))
+    assert run(data, tmp_path / "x", resume=True) == expected
+    assert not [one for one in recwarn if "began with" in str(one.message)]
+
+
+def test_the_log_grows_in_its_place_so_that_it_can_be_followed(data, saved, tmp_path):
+    restored(tmp_path / "x", saved)
+    with (tmp_path / "x" / LOG).open() as followed:
+        assert len(followed.readlines()) == 2
+        run(data, tmp_path / "x", resume=True)
+        assert len(followed.readlines()) == SETTINGS.epochs - 2
+
+
+def test_a_model_that_is_solved_for_at_once_keeps_a_checkpoint_too(tmp_path):
+    """There is no state of an optimizer in it."""
+    corpus = build_corpus(shop_reviews(seed=3), min_reviews=1)
+
+    def fitted():
+        made = Recommender("bias", device="cpu").fit(corpus, checkpoints=tmp_path, resume=True, progress=False)
+        return list(made.predict([(corpus.users[0], corpus.items[0])]))
+
+    first = fitted()
+    assert (tmp_path / CHECKPOINT).exists()
+    assert fitted() == first
 
 
 def key_in(file, content=b"k" * 32):
@@ -302,8 +343,10 @@ def test_a_checkpoint_without_its_tensors_is_refused(data, saved, tmp_path):
 
 
 def test_a_damaged_log_is_mended_from_the_checkpoint(data, saved, expected, tmp_path):
-    for content in (b"", b'{"epoch": 1', saved[LOG] * 2, saved[LOG][:-5]):
-        restored(tmp_path / "x", {**saved, LOG: content})
+    for content in (b"", b'{"epoch": 1', saved[LOG] * 2, saved[LOG][:-5], None):
+        restored(tmp_path / "x", {**saved, LOG: content or b""})
+        if content is None:
+            (tmp_path / "x" / LOG).unlink()
         assert run(data, tmp_path / "x", resume=True) == expected
         lines = (tmp_path / "x" / LOG).read_text().splitlines()
         assert [json.loads(line)["epoch"] for line in lines] == list(range(1, SETTINGS.epochs + 1))

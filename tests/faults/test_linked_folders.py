@@ -12,7 +12,17 @@ import pytest
 import carp
 from carp.cli.entry import main
 from carp.errors import StorageError, UsageError
-from carp.storage import check_folder, check_signed, leftovers, new_folder, sole_writer, sweep, write_bytes
+from carp.storage import (
+    check_folder,
+    check_signed,
+    holding,
+    leftovers,
+    new_folder,
+    refuse_existing,
+    sole_writer,
+    sweep,
+    write_bytes,
+)
 from carp.upkeep import forgetting
 from carp.upkeep.forgetting import forget_person
 from carp.upkeep.updating import update_model
@@ -80,6 +90,19 @@ def test_a_link_that_leads_through_other_links_is_one_place_too(folder, link):
     replaced(way / "second", b"new")
     assert (folder / "a.txt").read_bytes() == b"new"
     assert second.readlink() == Path("current")
+
+
+def test_a_place_without_links_is_called_what_it_was_called(folder, monkeypatch):
+    """Else every message about a folder would name the whole way there."""
+    monkeypatch.chdir(folder.parent)
+    with sole_writer(Path("thing")) as place, ThreadPoolExecutor(1) as other:
+        assert place == Path("thing")
+        with pytest.raises(UsageError, match="another process is writing here") as caught:
+            other.submit(holding(Path("thing")).__enter__).result()
+    assert caught.value.where == "thing"
+    with pytest.raises(UsageError, match="this already exists") as caught:
+        refuse_existing(Path("thing"), overwrite=False)
+    assert caught.value.where == "thing"
 
 
 def test_what_is_behind_a_link_is_not_replaced_unasked(folder, link):

@@ -116,7 +116,7 @@ class Checkpoint:
     def _log(self, lines: list[dict[str, Any]]) -> None:
         """The log holds each epoch once, also after a kill between log and checkpoint."""
         log = self.folder / LOG
-        if lines and log.exists() and len(log.read_bytes().splitlines()) == len(lines) - 1:
+        if log.exists() and len(log.read_bytes().splitlines()) == len(lines) - 1:
             append_json_line(log, lines[-1])
         else:
             write_bytes(log, "".join(json.dumps(line) + "\n" for line in lines).encode())
@@ -126,8 +126,9 @@ class Checkpoint:
     ) -> tuple[TrainingState, dict[str, Tensor]]:
         facts = read_json(self.folder / CHECKPOINT)
         again = "remove the folder and train without --resume"
-        given = facts.pop("signature", None) if isinstance(facts, dict) else None
-        if not isinstance(facts, dict) or facts.pop("check", None) != _digest(facts):
+        facts = facts if isinstance(facts, dict) else {}
+        given = facts.pop("signature", None)
+        if facts.pop("check", None) != _digest(facts):
             raise DamagedError("the checkpoint is damaged", where=str(self.folder / CHECKPOINT), fix=again)
         self._check_signature(given, facts, again)
         if facts.get("identity") != self.identity:
