@@ -288,6 +288,11 @@ def test_a_signed_checkpoint_resumes_to_the_same_bits_with_its_key_and_where_non
     assert run(data, tmp_path / "copy", resume=True) == expected
 
 
+def test_a_checkpoint_says_nothing_of_signatures_where_no_key_is_set(saved):
+    """So it is what it was before there were any."""
+    assert json.loads(saved[CHECKPOINT]).keys() == {"file", "sha256", "identity", "progress", "circumstances", "check"}
+
+
 @pytest.mark.parametrize("content", [None, b"other" * 8])
 def test_a_checkpoint_that_was_not_signed_with_the_key_is_refused(data, signed, tmp_path, monkeypatch, content):
     """Its sums are right, so without a key it would be resumed, and the model of it signed."""

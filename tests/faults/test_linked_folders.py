@@ -154,6 +154,12 @@ def test_a_link_that_was_set_aside_comes_back_before_anything_is_written_through
     assert (folder / "a.txt").read_bytes() == b"new"
 
 
+def test_a_link_that_leads_nowhere_any_longer_is_swept_too(folder):
+    left = linked(folder.with_name(f".thing.{'0' * 16}.partial"), folder.with_name("gone"))
+    sweep(folder.parent, "thing")
+    assert not left.is_symlink()
+
+
 def test_a_link_that_may_not_be_removed_stops_nobody(folder, monkeypatch):
     left = linked(folder.with_name(f".thing.{'0' * 16}.partial"), folder)
 
