@@ -35,14 +35,16 @@ ROOMS = {
     "storage": Room(
         [f"{STORED}/{name}.py" for name in ("folder_locks", "leftovers", "new_folders", "sealed_folders")]
         + [f"{STORED}/{name}.py" for name in ("signatures", "written_files", "block_sums", "checked_folders")]
-        + [f"{STORED}/{name}.py" for name in ("array_files", "own_cache")],
+        + [f"{STORED}/{name}.py" for name in ("array_files", "own_cache", "secret_files")],
         [
             f"{FAULTS}/test_{name}.py"
             for name in (
                 "left_open",
                 "storage",
                 "durability",
+                "linked_folders",
                 "signatures",
+                "secret_files",
                 "hostile_folders",
                 "checked_on_use",
                 "block_sums",
@@ -63,10 +65,13 @@ ROOMS = {
     ),
     "compiled": Room([f"{KERNELS}/c_build.py", f"{KERNELS}/compiler.py"], ["tests/kernels/test_compiled_cache.py"]),
     "readers": Room(
-        [f"{READ}/{name}.py" for name in ("unpacking", "line_reading", "ledger", "json_lines")],
+        [f"{READ}/{name}.py" for name in ("unpacking", "line_reading", "ledger", "json_lines")]
+        + [f"{READ}/{name}.py" for name in ("json_values", "sheets", "frames", "source_files")]
+        + [f"{READ}/{name}.py" for name in ("encodings", "beer_blocks", "recognition", "gathering")],
         [
             f"{FAULTS}/test_bad_reviews.py",
-            *(f"tests/reviews/test_{n}.py" for n in ("formats", "line_reading", "ledger")),
+            *(f"tests/reviews/test_{n}.py" for n in ("formats", "line_reading", "ledger", "source_files")),
+            *(f"tests/reviews/test_{n}.py" for n in ("strange_names", "languages", "item_files")),
         ],
     ),
 }

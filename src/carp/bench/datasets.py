@@ -16,7 +16,7 @@ from carp.errors import DamagedError, UsageError
 from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.corpora.item_texts import PREFIX, ItemTexts
 from carp.reviews.corpora.string_column import StringColumn
-from carp.storage import write_bytes
+from carp.storage import shown_path, write_bytes
 
 SLIM = ".npz"
 COLUMNS = ("user", "item", "rating", "token_offsets", "tokens")
@@ -111,7 +111,7 @@ def find_sources(paths: list[Path]) -> list[CorpusSource]:
     found: dict[str, CorpusSource] = {}
     for path in paths:
         corpus = load_corpus(path)
-        name = path.resolve().name.removesuffix(SLIM)
+        name = shown_path(path.resolve().name.removesuffix(SLIM))
         source = CorpusSource(
             str(path.resolve()), name, corpus.fingerprint, corpus.split is not None, _mark_of_names(corpus)
         )

@@ -12,7 +12,15 @@ PAGES = {".html": "html", ".htm": "html", ".json": "json"}  # what explanations 
 
 def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
     """Refuse an output folder that could not be written in the end."""
-    from carp.storage import MANIFEST, bring_back, disk_errors, read_json, refuse_existing, refuse_mount_point
+    from carp.storage import (
+        MANIFEST,
+        bring_back,
+        disk_errors,
+        read_json,
+        real_place,
+        refuse_existing,
+        refuse_mount_point,
+    )
 
     with disk_errors(path):
         bring_back(path)
@@ -23,8 +31,8 @@ def check_new_folder(path: Path, kind: str, overwrite: bool) -> None:
             if found != kind:
                 what = f"this is a {found}, and a {kind} would replace it"
                 raise UsageError(what, where=str(path), fix="choose another --out")
-        refuse_mount_point(path)
-        check_may_write(path)
+        refuse_mount_point(real_place(path))
+        check_may_write(real_place(path))
 
 
 def format_of(out: Path | None, given: str | None, endings: dict[str, str]) -> str:

@@ -29,6 +29,6 @@ def sign(
         check_signed(folder, kind, key_file)
         say(f"{folder}: this {kind} was signed with this key, and every file is as it was.")
         return
-    with sole_writer(folder):
-        sign_folder(folder, kind, key_file)
+    with sole_writer(folder) as place:
+        sign_folder(place, kind, key_file)
     say(f"{folder}: signed. Whoever has the key can check it: CARP_KEY_FILE={key_file}")

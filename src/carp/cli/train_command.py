@@ -88,13 +88,14 @@ def train(
     """
     from carp.scale.launched_process import end_with_launcher
     from carp.scale.local_processes import run_together
-    from carp.storage import folder_size, sole_writer
+    from carp.storage import folder_size, real_place, sole_writer
     from carp.training.company import joined, own_device, own_rank, wanted_size
 
     end_with_launcher()
     check_engine(engine, ray_address)
     settings = _training_settings(given)
-    checkpoints = out.with_name(f"{out.name}.training")
+    place = real_place(out)  # a link may be made to lead elsewhere while the training lasts
+    checkpoints = real_place(place.with_name(f"{place.name}.training"))
     if own_rank() == 0:
         check_new_folder(out, "model", overwrite)
     from carp.recommender import Recommender
@@ -123,13 +124,13 @@ def train(
     if own_rank() > 0:  # the first process reads, writes and speaks for all
         _fit(recommender, records, checkpoints, {**shared, "progress": False})
         return
-    context.with_resource(sole_writer(out))  # before another training's checkpoints are looked at
+    context.with_resource(sole_writer(place, out))  # before another training's checkpoints are looked at
     _check_checkpoints(checkpoints, resume, overwrite)
     if resume and not checkpoints.exists() and not quiet:
         say(f"{checkpoints}: there is no checkpoint to continue from; training starts from the beginning.")
     options = {"start_from": earlier, "resume": resume, "progress": not quiet}
     _fit(recommender, records, checkpoints, {**shared, **options})
-    size = recommender.save(out, overwrite=overwrite)
+    size = recommender.save(place, overwrite=overwrite)
     _remove_checkpoints(checkpoints)
     _tell(recommender, out, size, quiet, as_json)
 

@@ -173,19 +173,30 @@ def aspects(
 
     With --rename or --words, the names are changed and kept in the model.
     """
-    recommender = carp.load(model)
-    if words is not None:
-        recommender.seed_aspects(_read_seeds(words))
-    if rename:
-        recommender.rename_aspects(_renamings(rename))
-    if words is not None or rename:
-        recommender.save(model, overwrite=True)
+    if words is None and not rename:
+        recommender = carp.load(model)
+    else:
+        recommender = _with_own_aspects(model, words, rename or [])
         say(f"The aspects of {model} are kept under these names.")
     found = recommender.aspects(pairs)
     if as_json:
         show_json(found.as_dict())
     else:
         say(str(found).rstrip())
+
+
+def _with_own_aspects(model: Path, words: Path | None, rename: list[str]) -> Recommender:
+    """The model with aspects that somebody named, saved where it was."""
+    from carp.storage import sole_writer
+
+    with sole_writer(model) as place:  # from reading to writing, so that no other change of the model is lost
+        recommender = carp.load(place)
+        if words is not None:
+            recommender.seed_aspects(_read_seeds(words))
+        if rename:
+            recommender.rename_aspects(_renamings(rename))
+        recommender.save(place, overwrite=True)
+    return recommender
 
 
 def _read_seeds(file: Path) -> Seeds:

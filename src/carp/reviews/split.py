@@ -20,6 +20,7 @@ from carp.reviews.sources.addresses import bytes_of
 from carp.reviews.split_by_time import TimeRule
 from carp.reviews.split_parts import SPLIT_NAMES, TEST, TRAIN, VALID
 from carp.shown_addresses import shown_address
+from carp.storage import shown_path
 
 if TYPE_CHECKING:
     from carp.reviews.corpora.corpus import Corpus
@@ -173,7 +174,7 @@ def split_from_file(corpus: Corpus, file: Path | str) -> Split:
         (f"line {line}", tuple((row.get(role) or "").strip() for role in ("user", "item", "split")))
         for line, row in _rows(file)
     )
-    return split_from_rows(corpus, rows, shown_address(str(file)))
+    return split_from_rows(corpus, rows, shown_address(shown_path(file)))
 
 
 def split_from_rows(corpus: Corpus, rows: Iterable[tuple[str, Sequence[str]]], origin: str) -> Split:

@@ -7,7 +7,7 @@ which is checked by the same opening that everything is read by. No pickle, no c
 from carp.storage.array_files import arrays_of, load_arrays, save_arrays
 from carp.storage.block_sums import BytesCheckedOnUse, in_threads
 from carp.storage.checked_folders import check_folder, check_signed, kind_of, sign_folder
-from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn
+from carp.storage.folder_locks import holding, holding_if_free, holding_in_turn, real_place
 from carp.storage.leftovers import bring_back, sweep
 from carp.storage.mount_points import refuse_mount_point
 from carp.storage.new_folders import new_folder, refuse_existing, seal, sole_writer
@@ -17,7 +17,7 @@ from carp.storage.sealed_folders import (
     SealedFolder,
     opened_folder,
 )
-from carp.storage.signatures import KEY_FILE, SIGNATURE
+from carp.storage.signatures import KEY_FILE, OTHER_KEY, SIGNATURE, is_signature, own_signature
 from carp.storage.written_files import (
     append_json_line,
     disk_errors,
@@ -28,6 +28,7 @@ from carp.storage.written_files import (
     read_json_lines,
     readable_size,
     sha256,
+    shown_path,
     sync_folder,
     write_bytes,
     write_json,
@@ -37,6 +38,7 @@ __all__ = [
     "FORMAT_VERSION",
     "KEY_FILE",
     "MANIFEST",
+    "OTHER_KEY",
     "SIGNATURE",
     "BytesCheckedOnUse",
     "SealedFolder",
@@ -51,20 +53,24 @@ __all__ = [
     "holding_if_free",
     "holding_in_turn",
     "in_threads",
+    "is_signature",
     "json_of",
     "kind_of",
     "load_arrays",
     "new_file",
     "new_folder",
     "opened_folder",
+    "own_signature",
     "read_json",
     "read_json_lines",
     "readable_size",
+    "real_place",
     "refuse_existing",
     "refuse_mount_point",
     "save_arrays",
     "seal",
     "sha256",
+    "shown_path",
     "sign_folder",
     "sole_writer",
     "sweep",

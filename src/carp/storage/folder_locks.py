@@ -26,18 +26,24 @@ class _Busy(Exception):
     """Somebody else has the lock; what they wrote into it."""
 
 
+def real_place(path: Path) -> Path:
+    """Where something lies behind all links that lead to it; the path as it was given, where none does."""
+    real = os.path.realpath(path)
+    return path if real == str(path.absolute()) else Path(real)
+
+
 @contextlib.contextmanager
-def holding(path: Path) -> Iterator[None]:
+def holding(path: Path, shown: Path | None = None) -> Iterator[None]:
     """Be the only one who writes at this place; whoever comes second is told who holds it.
 
-    A thread that holds the place already may ask again.
+    A thread that holds the place already may ask again. `shown` is what messages call the place.
     """
     try:
         with _held(path):
             yield
     except _Busy as busy:
-        what = f"another process is writing here ({busy})"
-        raise UsageError(what, where=str(path), fix="wait until it has ended, or choose another place") from None
+        what, fix = f"another process is writing here ({busy})", "wait until it has ended, or choose another place"
+        raise UsageError(what, where=str(shown or path), fix=fix) from None
 
 
 @contextlib.contextmanager
@@ -61,8 +67,8 @@ def holding_in_turn(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _held(path: Path, *, wait: bool = False) -> Iterator[None]:
-    parent = Path(os.path.realpath(path.absolute().parent))
-    file = parent / f".{path.absolute().name}.lock"
+    place = real_place(path).absolute()  # by whatever name it is called, it is one place
+    file = place.parent / f".{place.name}.lock"
     mine = (str(file), os.getpid(), threading.get_ident())  # a forked child does not hold what its parent does
     if mine in _HELD:
         yield

@@ -10,7 +10,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from carp.storage.folder_locks import holding_if_free
+from carp.storage.folder_locks import holding_if_free, real_place
 
 OWNER = re.compile("[0-9a-f]{16}|[0-9]+")  # digits alone are process numbers, which older versions wrote
 
@@ -44,15 +44,24 @@ def sweep(parent: Path, pattern: str) -> None:
     for leftover in leftovers(parent, pattern, "replaced"):
         with holding_if_free(place_of(leftover)) as free:
             if free and place_of(leftover).exists():
-                shutil.rmtree(leftover, ignore_errors=True)
+                _remove(leftover)
             elif free:
                 leftover.rename(place_of(leftover))
     for leftover in leftovers(parent, pattern, "partial"):
-        if leftover.is_dir():
+        if leftover.is_dir() or leftover.is_symlink():
             with holding_if_free(place_of(leftover)) as free:
                 if free:
-                    shutil.rmtree(leftover, ignore_errors=True)
+                    _remove(leftover)
     sweep_files(parent, pattern)
+
+
+def _remove(leftover: Path) -> None:
+    """Remove a folder, or a link: older versions set aside a link to a folder in place of the folder."""
+    if leftover.is_symlink():
+        with contextlib.suppress(OSError):
+            leftover.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def bring_back(path: Path) -> None:
@@ -60,7 +69,7 @@ def bring_back(path: Path) -> None:
 
     Readers do this too, so nothing is removed here; where it may not be renamed, it stays as it is.
     """
-    path = path.absolute()
+    path = real_place(path).absolute()  # a link that leads nowhere just now is not what is missing
     if not path.exists():
         for leftover in leftovers(path.parent, glob.escape(path.name), "replaced"):
             with holding_if_free(path) as free, contextlib.suppress(OSError):

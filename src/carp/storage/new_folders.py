@@ -16,8 +16,8 @@ from typing import Any
 
 from carp.errors import StorageError, UsageError
 from carp.storage.block_sums import facts_of
-from carp.storage.folder_locks import holding
-from carp.storage.leftovers import beside, sweep
+from carp.storage.folder_locks import holding, real_place
+from carp.storage.leftovers import beside, bring_back, sweep
 from carp.storage.mount_points import refuse_mount_point
 from carp.storage.sealed_folders import FORMAT_VERSION, MANIFEST
 from carp.storage.signatures import KEY_FILE, SIGNATURE, write_signature
@@ -32,14 +32,17 @@ NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 def new_folder(path: Path | str, kind: str, *, overwrite: bool = False) -> Iterator[Path]:
     """Fill a temporary folder; it takes its place, with a manifest, only when everything has been written.
 
-    Nobody else may write at this place meanwhile.
+    Nobody else may write at this place meanwhile. Where the path is a link, the place is what it leads to now, and the
+    link stays as it is.
     """
-    path = Path(path).absolute()
-    with disk_errors(path):
+    given = Path(path).absolute()
+    with disk_errors(given):
+        bring_back(given)  # what was set aside may have been a link
+        path = real_place(given)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with holding(path):
+        with holding(path, given):
             sweep(path.parent, glob.escape(path.name))
-            refuse_existing(path, overwrite)
+            refuse_existing(path, overwrite, shown=given)
             partial = beside(path, "partial")
             partial.mkdir()
             try:
@@ -48,20 +51,25 @@ def new_folder(path: Path | str, kind: str, *, overwrite: bool = False) -> Itera
                 put_in_place(partial, path)
             except StorageError as error:  # nobody knows the name of what is on its way, and it is gone
                 if error.where is not None and Path(error.where).is_relative_to(partial):
-                    error.where = str(path)
+                    error.where = str(given)
                 raise
             finally:
                 shutil.rmtree(partial, ignore_errors=True)  # unfinished, or what was there before
 
 
 @contextlib.contextmanager
-def sole_writer(path: Path) -> Iterator[None]:
-    """Be the only one who writes at this place, whose parents are made where they are missing."""
+def sole_writer(path: Path, shown: Path | None = None) -> Iterator[Path]:
+    """Be the only one who writes at a place, whose parents are made where they are missing.
+
+    It is given back as the place behind all links: to that one alone is it safe to write, since a link may be made to
+    lead elsewhere meanwhile. `shown` is what messages call it.
+    """
+    place, shown = real_place(path), shown or path
     with contextlib.ExitStack() as stack:
-        with disk_errors(path):
-            path.absolute().parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(holding(path))
-        yield
+        with disk_errors(shown):
+            place.absolute().parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(holding(place, shown))
+        yield place
 
 
 def put_in_place(partial: Path, path: Path) -> None:
@@ -105,13 +113,22 @@ def _exchange() -> Any:
 
 
 def refuse_existing(
-    path: Path, overwrite: bool, other: str = "choose another folder", hint: str = "give overwrite=True"
+    path: Path,
+    overwrite: bool,
+    other: str = "choose another folder",
+    hint: str = "give overwrite=True",
+    *,
+    shown: Path | None = None,
 ) -> None:
-    """An output that exists is never touched unless asked for; `other` and `hint` say how, where it is not Python."""
+    """An output that exists is never touched unless asked for; `other` and `hint` say how, where it is not Python.
+
+    `shown` is what messages call it.
+    """
+    where = str(shown or path)
     if path.exists() and not overwrite:
-        raise UsageError("this already exists", where=str(path), fix=f"{other}, or {hint}")
+        raise UsageError("this already exists", where=where, fix=f"{other}, or {hint}")
     if path.exists() and overwrite and any(path.iterdir()) and not (path / MANIFEST).exists():
-        raise UsageError("this folder was not made by carp and is not overwritten", where=str(path), fix=other)
+        raise UsageError("this folder was not made by carp and is not overwritten", where=where, fix=other)
 
 
 def seal(folder: Path, kind: str) -> None:

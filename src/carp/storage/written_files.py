@@ -151,6 +151,19 @@ def read_json_lines(path: Path) -> list[Any]:
     return values
 
 
+def shown_path(path: str | os.PathLike[str]) -> str:
+    r"""A path as it is written in messages and files of ours: names on a disk are bytes, and need not be UTF-8.
+
+    >>> shown_path(os.fsdecode(b"caf\xe9.csv"))
+    'caf\\xe9.csv'
+    """
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:  # half a surrogate pair, which no file has in its name
+        name = os.fspath(path).encode("utf-8", "backslashreplace")
+    return name.decode("utf-8", "backslashreplace")
+
+
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -17,9 +17,13 @@ from torch import Tensor
 from carp.errors import CarpWarning, DamagedError, UsageError
 from carp.models.base import RatingModel
 from carp.storage import (
+    KEY_FILE,
+    OTHER_KEY,
     append_json_line,
     arrays_of,
     disk_errors,
+    is_signature,
+    own_signature,
     read_json,
     save_arrays,
     sweep,
@@ -62,7 +66,8 @@ def state_of(model: RatingModel, best: dict[str, Tensor], optimizer: torch.optim
 class Checkpoint:
     """One file of tensors under a name of its own, and a small JSON file that names it: renaming that is the save.
 
-    Whatever moment a process dies in, the JSON names a whole file with the right sha256.
+    Whatever moment a process dies in, the JSON names a whole file with the right sha256. Where $CARP_KEY_FILE names a
+    key, the JSON is signed with it: a model that is made of a checkpoint is signed as if its maker had trained it.
     """
 
     folder: Path
@@ -88,7 +93,10 @@ class Checkpoint:
         self._log([dict(record) for record in progress.history])
         facts = {"file": file.name, "sha256": total, "identity": self.identity, "progress": _finite(progress)}
         facts["circumstances"] = self.circumstances
-        write_json(self.folder / CHECKPOINT, {**facts, "check": _digest(facts)})
+        checks = {"check": _digest(facts)}
+        if (signature := own_signature(_signed_bytes(facts))) is not None:
+            checks["signature"] = signature
+        write_json(self.folder / CHECKPOINT, {**facts, **checks})
         self._keep_only(file)
 
     def _tell_of_differences(self, before: Any) -> None:
@@ -108,7 +116,7 @@ class Checkpoint:
     def _log(self, lines: list[dict[str, Any]]) -> None:
         """The log holds each epoch once, also after a kill between log and checkpoint."""
         log = self.folder / LOG
-        if lines and log.exists() and len(log.read_bytes().splitlines()) == len(lines) - 1:
+        if log.exists() and len(log.read_bytes().splitlines()) == len(lines) - 1:
             append_json_line(log, lines[-1])
         else:
             write_bytes(log, "".join(json.dumps(line) + "\n" for line in lines).encode())
@@ -118,8 +126,11 @@ class Checkpoint:
     ) -> tuple[TrainingState, dict[str, Tensor]]:
         facts = read_json(self.folder / CHECKPOINT)
         again = "remove the folder and train without --resume"
-        if not isinstance(facts, dict) or facts.pop("check", None) != _digest(facts):
+        facts = facts if isinstance(facts, dict) else {}
+        given = facts.pop("signature", None)
+        if facts.pop("check", None) != _digest(facts):
             raise DamagedError("the checkpoint is damaged", where=str(self.folder / CHECKPOINT), fix=again)
+        self._check_signature(given, facts, again)
         if facts.get("identity") != self.identity:
             raise UsageError(
                 "the checkpoint is of another training: corpus, split, model or settings differ",
@@ -135,6 +146,17 @@ class Checkpoint:
             return self._restore(facts, tensors, model, optimizer)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise DamagedError(f"the checkpoint does not fit ({error})", where=str(file), fix=again) from error
+
+    def _check_signature(self, given: Any, facts: dict[str, Any], again: str) -> None:
+        """With a key, weights are taken from a checkpoint only if somebody with the key wrote it."""
+        wanted = own_signature(_signed_bytes(facts))
+        if wanted is None or is_signature(given, wanted):
+            return
+        what = OTHER_KEY
+        if given is None:
+            what = f"the checkpoint is not signed, and {KEY_FILE} names a key"
+            again += f"; or, if you made it yourself, resume without {KEY_FILE} and sign the model with carp sign"
+        raise DamagedError(what, where=str(self.folder / CHECKPOINT), fix=again)
 
     def _restore(
         self,
@@ -171,7 +193,16 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def _digest(facts: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_canonical(facts)).hexdigest()
+
+
+def _signed_bytes(facts: dict[str, Any]) -> bytes:
+    """What a key signs. It begins as no manifest does, so that no signature of one passes for that of the other."""
+    return b"carp checkpoint\n" + _canonical(facts)
+
+
+def _canonical(facts: dict[str, Any]) -> bytes:
+    return json.dumps(facts, sort_keys=True).encode()
 
 
 def _finite(progress: TrainingState) -> dict[str, Any]:

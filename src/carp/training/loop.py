@@ -173,10 +173,10 @@ def train(
     check_room(model, device, processes_of_card(), division.parts)
     model.to(division.place_before(device)).train()
     division.mark()
-    with repeatable(), shared_with(company), contextlib.nullcontext() if folder is None else sole_writer(folder):
+    with repeatable(), shared_with(company), _alone_in(folder) as place:
         checkpoint = None
-        if folder is not None:
-            checkpoint = Checkpoint(folder, identity, circumstances(model, device, division))
+        if place is not None:
+            checkpoint = Checkpoint(place, identity, circumstances(model, device, division))
             checkpoint.sweep()
         optimizer = make_optimizer(model, settings) if model.learns else None
         if checkpoint is not None and resume and checkpoint.exists():
@@ -201,6 +201,11 @@ def train(
             division.end()
     model.eval()
     return progress
+
+
+def _alone_in(folder: Path | None) -> contextlib.AbstractContextManager[Path | None]:
+    """Where checkpoints are written by nobody else, if any are."""
+    return contextlib.nullcontext() if folder is None else sole_writer(folder)
 
 
 @dataclass(frozen=True)

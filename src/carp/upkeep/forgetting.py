@@ -46,8 +46,8 @@ def forget_person(folder: Path | str, user: str, *, device: str = "auto") -> For
     """
     folder = Path(folder)
     found: list[TraceSearch] = []
-    with sole_writer(folder):
-        before = load(folder, device=device)
+    with sole_writer(folder) as place:
+        before = load(place, device=device)
         number = before.number_of("user", user)
         texts = _texts_of(before.fitted_corpus, number)
 
@@ -56,7 +56,7 @@ def forget_person(folder: Path | str, user: str, *, device: str = "auto") -> For
             found.append(search_traces(written, [user, *texts], f"the user {user!r}"))
 
         after, moves = _without(before, number)
-        after.save(folder, overwrite=True, verify=verify)
+        after.save(place, overwrite=True, verify=verify)
     corpus, rest = before.fitted_corpus, after.fitted_corpus
     theirs = corpus.user == number
     return ForgetReport(

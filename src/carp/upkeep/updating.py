@@ -78,14 +78,14 @@ def update_model(
         What came in, and how far the answers moved.
     """
     folder = Path(folder)
-    with sole_writer(folder):
-        before = load(folder, device=device)
+    with sole_writer(folder) as place:
+        before = load(place, device=device)
         reviews = read_for(before, source, **reading)
         after, report = update(before, reviews, refit=refit, days=days)
         if rejects is not None:
             reviews.ledger.save(rejects)
         if report.reviews:
-            after.save(folder, overwrite=True)
+            after.save(place, overwrite=True)
     return report
 
 

@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from carp.storage.written_files import sync_folder
-
 HERE = Path(__file__).parent
 SECONDS = 120  # that compiling may take
 UNFINISHED, SUM = "unfinished-", b"\ncarp sha256 "
@@ -75,9 +73,18 @@ def compile_library(
             os.fsync(file.fileno())
         beside.chmod(0o700)
         beside.replace(target)
-        sync_folder(target.parent)
+        _sync_folder(target.parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the renaming survive a power cut. `carp.storage` has this too, but cannot be imported here."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def is_whole(content: bytes) -> bool:

@@ -33,7 +33,7 @@ from carp.reviews.sources.request import OpenSource, SourceRequest
 from carp.reviews.sources.source_files import locate
 from carp.reviews.sources.unpacking import PACKED_SHARE, packed_share
 from carp.reviews.split_parts import OnProgress
-from carp.storage import disk_errors, new_folder
+from carp.storage import disk_errors, new_folder, real_place
 
 SMALL = 32 << 20  # unpacked bytes; one process reads this much before others have even started
 
@@ -121,7 +121,7 @@ def workers_for(files: Sequence[PathLike] | SqlQuery) -> int:
 @contextlib.contextmanager
 def _no_new_parents(out: Path) -> Iterator[None]:
     """If anything fails, also remove the parent folders that were created for the corpus."""
-    missing = [parent for parent in out.absolute().parents if not parent.exists()]
+    missing = [parent for parent in real_place(out).absolute().parents if not parent.exists()]
     try:
         yield
     except BaseException:

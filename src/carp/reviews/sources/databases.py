@@ -17,6 +17,7 @@ from carp.errors import CarpError, InputError, UsageError
 from carp.reviews.sources.frames import table_source
 from carp.reviews.sources.request import OpenSource, SourceRequest
 from carp.shown_addresses import shown_address, without_secrets
+from carp.storage import shown_path
 
 ROWS_AT_ONCE = 10_000
 IN_MEMORY = "duckdb://"
@@ -36,7 +37,7 @@ class SqlQuery(NamedTuple):
         >>> SqlQuery("select 1", "postgresql://ann:secret@shop/reviews").shown
         'postgresql://ann:…@shop/reviews'
         """
-        return shown_address(self.database)
+        return shown_address(shown_path(self.database))
 
 
 class _Answer(NamedTuple):
@@ -57,7 +58,7 @@ def _rows(asked_for: SqlQuery) -> Iterator[Sequence[Any]]:
     """The names of the columns, and then the rows. The database is closed after the last one."""
     with (
         _sql_errors(asked_for),
-        closing(_connection(asked_for.database)) as connection,
+        closing(_connection(asked_for)) as connection,
         closing(_cursor(connection)) as cursor,
     ):
         cursor.execute(asked_for.query)
@@ -75,7 +76,8 @@ def _cursor(connection: Any) -> Any:
     return connection.cursor("carp") if type(connection).__module__.startswith("psycopg") else connection.cursor()
 
 
-def _connection(database: str) -> Any:
+def _connection(asked_for: SqlQuery) -> Any:
+    database = asked_for.database
     if database.startswith(("postgresql://", "postgres://")):
         import psycopg
 
@@ -89,7 +91,7 @@ def _connection(database: str) -> Any:
     path = _file_of(database)
     if not path.is_file():
         fix = "give a file of SQLite or DuckDB, or an address such as postgresql://user@host/name"
-        raise InputError("there is no such database", where=shown_address(database), fix=fix)
+        raise InputError("there is no such database", where=asked_for.shown, fix=fix)
     with path.open("rb") as file:
         head = file.read(16)
     if head.startswith(_SQLITE):
@@ -99,7 +101,7 @@ def _connection(database: str) -> Any:
 
         return duckdb.connect(str(path), read_only=True)
     fix = "give its file, or leave out --sql"
-    raise InputError("this is no database of SQLite or DuckDB", where=shown_address(database), fix=fix)
+    raise InputError("this is no database of SQLite or DuckDB", where=asked_for.shown, fix=fix)
 
 
 def _file_of(database: str) -> Path:

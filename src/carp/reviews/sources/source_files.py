@@ -30,6 +30,7 @@ from carp.reviews.sources.unpacking import (
     check_file,
     first_bytes,
 )
+from carp.storage import shown_path
 
 STANDARD_INPUT = "-"
 SHEETS = "xl/workbook.xml"  # a zip archive with this member is a workbook of Excel
@@ -73,7 +74,8 @@ def _located(place: str) -> list[Location]:
     if PATTERN.search(place) and not Path(place).exists():
         found = [Path(one) for one in sorted(glob.glob(place, recursive=True))]  # noqa: PTH207
         if not found:
-            raise InputError("no file matches the pattern", where=place, fix="check the pattern and put it in quotes")
+            fix = "check the pattern and put it in quotes"
+            raise InputError("no file matches the pattern", where=shown_path(place), fix=fix)
         return [one for path in found for one in (_in_folder(path) if path.is_dir() else [_on_disk(path)])]
     check_file(place)
     return [_on_disk(Path(place))]
@@ -88,10 +90,25 @@ def _in_folder(folder: Path) -> list[Location]:
     inside = (path for path in sorted(folder.rglob("*")) if path.is_file())
     found = [path for path in inside if not any(is_hidden(part) for part in path.relative_to(folder).parts)]
     if not found:
-        raise InputError("the folder has no files", where=str(folder), fix="give a folder with files of reviews")
+        fix = "give a folder with files of reviews"
+        raise InputError("the folder has no files", where=shown_path(folder), fix=fix)
     if all(first_bytes(path).startswith(PARQUET) for path in found):
+        _refuse_strange_names(folder, found)
         return [Location(str(folder), sum(path.stat().st_size for path in found), dataset=True)]
     return [_on_disk(path) for path in found]
+
+
+def _refuse_strange_names(folder: Path, parts: list[Path]) -> None:
+    """The library that reads a table of several files asks for their names in UTF-8."""
+    for part in parts:
+        if not _is_utf8(part.relative_to(folder)):
+            fix = "rename the file or its folder, or give the files one by one"
+            what = "the name of this part of the table is not in UTF-8"
+            raise InputError(what, where=shown_path(part), fix=fix)
+
+
+def _is_utf8(path: Path) -> bool:
+    return shown_path(path) == str(path)
 
 
 def opened(location: Location, how: Reading) -> Iterator[SourceFile]:
@@ -114,7 +131,7 @@ def _remove(copy: SourceFile) -> None:
 
 def _local_files(location: Location, how: Reading) -> Iterator[SourceFile]:
     if location.dataset and location.stored is None:
-        yield SourceFile(Path(location.place), dataset=True)
+        yield _with_a_name(SourceFile(Path(location.place), dataset=True), how)
         return
     file = _local(location, how)
     if file.dataset:
@@ -132,7 +149,16 @@ def _local(location: Location, how: Reading) -> SourceFile:
         location.stored.copy_to(copy)
         file = SourceFile(copy, location.place, dataset=location.dataset)
         return file if file.dataset else check_file(file)
-    return check_file(location.place)
+    return _with_a_name(check_file(location.place), how)
+
+
+def _with_a_name(file: SourceFile, how: Reading) -> SourceFile:
+    """The file, by a link where its own name is not in UTF-8: not every library that reads files takes such names."""
+    if _is_utf8(file.path):
+        return file
+    link = how.copy()
+    link.symlink_to(file.path.absolute())
+    return replace(file, path=link, shown=str(file))
 
 
 def _copy(source: BinaryIO, to: Path) -> None:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from carp.errors import InputError
 from carp.reviews.split_parts import OnProgress
+from carp.storage import shown_path
 
 CHUNK = 256 << 10
 ZSTD_PIECE = 1 << 10  # unpacks to at most 32 MiB; the library itself does not limit the output of a call
@@ -46,7 +47,7 @@ class SourceFile:
     packed: int = 0  # if it comes out of an archive: the bytes that it takes there
 
     def __str__(self) -> str:
-        return self.shown or str(self.path)
+        return self.shown or shown_path(self.path)
 
     def open(self) -> BinaryIO:
         return self.path.open("rb")
