@@ -1,0 +1,77 @@
+"""Files of reviews that are made to lose records without a word, or to cost far more than their size."""
+
+from __future__ import annotations
+
+import pytest
+
+from carp.reviews.sources import line_reading
+from carp.reviews.sources.formats import iterate_reviews, read_reviews
+from carp.reviews.sources.ledger import Rejection, Review
+from carp.reviews.sources.line_reading import read_rows
+
+HEADER = b"user,item,rating,text\n"
+
+
+@pytest.fixture
+def short_rows(monkeypatch):
+    """Let small files reach the limit of a row, and of the looking ahead for the end of a quote."""
+    monkeypatch.setattr(line_reading, "MAX_ROW", 1000)
+
+
+# ---- CSV
+
+
+def test_every_row_behind_many_quotes_that_are_never_closed_is_kept(tmp_path, short_rows):
+    path = tmp_path / "r.csv"
+    open_quotes, between = 60, 80
+    good = b"".join(b"u%d,i%d,4,fine\n" % (n, n) for n in range(between))
+    assert len(good) > line_reading.MAX_ROW
+    path.write_bytes(HEADER + (b'a,b,4,"open\n' + good) * open_quotes)
+    ledger = read_reviews(path).ledger
+    assert ledger.read == ledger.accepted + ledger.rejected == open_quotes * (1 + between)
+    assert ledger.counts == {line_reading.QUOTE_OPEN: open_quotes}
+
+
+@pytest.mark.parametrize("end", [b"", b'"x\n', b"plain\n" * 1000], ids=["the end", "an error", "no end"])
+def test_quotes_without_an_end_are_not_looked_through_again_and_again(monkeypatch, end):
+    """Whatever shows that a quote has no end: the file ends, something wrong follows, or the row grows too long."""
+    monkeypatch.setattr(line_reading, "MAX_ROW", 4000)
+    content = (b'a",b,"\n' * 500 + end) * 20
+    lines = list(enumerate(content.splitlines(), start=1))
+    monkeypatch.setattr(line_reading._LineFeed, "__next__", counting(line_reading._LineFeed.__next__, seen := []))
+    rows = list(read_rows(iter(lines), ","))
+    assert [row.line for row in rows] == [number for number, _ in lines]
+    assert sum(seen) < 3 * len(content) + 2 * line_reading.RESYNCHRONISATIONS * line_reading.MAX_ROW
+
+
+def counting(method, seen):
+    """The method, with the length of what it returns in a list."""
+
+    def counted(self):
+        found = method(self)
+        seen.append(len(found))
+        return found
+
+    return counted
+
+
+def test_texts_over_several_lines_are_whole_again_behind_many_open_quotes(tmp_path, short_rows):
+    path = tmp_path / "r.csv"
+    many = 4 * line_reading.RESYNCHRONISATIONS
+    plain = b"u,i,4,fine\n" * line_reading.MAX_ROW
+    path.write_bytes(HEADER + b'a,b,4,"open\n' * many + plain + b'u,i,4,"two\nlines"\n')
+    records = list(iterate_reviews(path))
+    assert records[-1] == Review("u", "i", 4.0, "two\nlines")
+    assert len(records) == many + line_reading.MAX_ROW + 1
+
+
+# ---- blocks of lines
+
+
+@pytest.mark.parametrize("filling", [b"more\n" * 60_000, (b"x" * 1000 + b"\n") * 4_200], ids=["lines", "bytes"])
+def test_a_block_that_is_cut_is_rejected_and_not_read_without_its_end(tmp_path, filling):
+    path = tmp_path / "beer.txt"
+    block = b"beer/beerId: 1\nreview/overall: 13/20\nreview/profileName: a\nreview/text: fine\n"
+    path.write_bytes(block + b"\n" + block + b"beer/notes: some\n" + filling + b"review/text: again\n\n" + block)
+    good = Review("a", "1", 13.0, "fine")
+    assert list(iterate_reviews(path)) == [good, Rejection(str(path), 6, line_reading.BLOCK_TOO_LONG), good]
