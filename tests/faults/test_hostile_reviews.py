@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import re
+import time
+
 import pytest
 
 from carp.reviews.sources import line_reading
 from carp.reviews.sources.formats import iterate_reviews, read_reviews
-from carp.reviews.sources.ledger import Rejection, Review
+from carp.reviews.sources.ledger import MAX_TEXT, Rejection, Review
 from carp.reviews.sources.line_reading import read_rows
+from carp.reviews.sources.markup import without_hidden, without_markup
 
 HEADER = b"user,item,rating,text\n"
 
@@ -63,6 +68,35 @@ def test_texts_over_several_lines_are_whole_again_behind_many_open_quotes(tmp_pa
     records = list(iterate_reviews(path))
     assert records[-1] == Review("u", "i", 4.0, "two\nlines")
     assert len(records) == many + line_reading.MAX_ROW + 1
+
+
+# ---- markup
+
+HIDDEN = re.compile(r"<!--.*?-->|<(script|style)\b[^<>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL)  # says it shortly
+MARKS = (
+    *("<!--", "-->", "--", "->", "<", "!", "-", ">", "<!-->", "<!--->", "<script", "<script>", "<SCRIPT >"),
+    *("</script>", "</script\n >", "</ script>", "<style>", "<style a='b'>", "</STYLE>", "</style", "</style\u00a0>"),
+    *("<scripts>", "<\u017fcript>", "</\u017fcript>", "<\u017ftyle>", "script", "style", "\n", " ", "x", "\u0130"),
+)
+
+
+def test_what_is_hidden_in_a_text_is_what_the_short_expression_says():
+    chance, changed = random.Random(5), 0
+    for _ in range(20_000):
+        text = "".join(chance.choices(MARKS, k=chance.randrange(1, 25)))
+        without = HIDDEN.sub("", text)
+        assert without_hidden(text) == without, text
+        changed += without != text
+    assert changed > 5_000
+
+
+@pytest.mark.parametrize("begin", ["<!--", "<script>", "<style>", "<script></style>", "<script></script "])
+def test_markup_that_is_never_closed_does_not_take_forever(begin):
+    """Looking for each end from its beginning on took half a minute of a processor."""
+    text = begin * (MAX_TEXT // len(begin))
+    before = time.process_time()
+    without_markup(text)
+    assert time.process_time() - before < 2
 
 
 # ---- blocks of lines
