@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple
 from carp.errors import CarpError, InputError
 from carp.reviews.sources.addresses import address_errors, is_address
 from carp.reviews.sources.encodings import detected_encoding
+from carp.reviews.sources.sheets import WORKBOOK
 from carp.reviews.sources.unpacking import (
     BOMB_FLOOR,
     BOMB_RATIO,
@@ -32,7 +33,6 @@ from carp.reviews.sources.unpacking import (
 )
 
 STANDARD_INPUT = "-"
-SHEETS = "xl/workbook.xml"  # a zip archive with this member is a workbook of Excel
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -154,7 +154,7 @@ def _unzipped(file: SourceFile, how: Reading) -> Iterator[SourceFile]:
     """The file itself if it is a workbook of Excel, otherwise the files in the archive."""
     try:
         with zipfile.ZipFile(file.path) as archive:
-            if SHEETS in archive.namelist():
+            if WORKBOOK in archive.namelist():
                 yield file
                 return
             found = [one for one in archive.infolist() if not one.is_dir() and _is_data(one.filename)]

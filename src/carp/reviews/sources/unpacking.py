@@ -62,6 +62,14 @@ def as_file(place: Place) -> SourceFile:
     return place if isinstance(place, SourceFile) else SourceFile(Path(place))
 
 
+def may_unpack_to(file: SourceFile, size: int, *, ratio: int = BOMB_RATIO, floor: int = BOMB_FLOOR) -> int:
+    """The most bytes that a file of this size may unpack to.
+
+    What is packed twice counts from the archive on, each file of it as it is: many small ones would be much together.
+    """
+    return ratio * file.packed if file.packed else max(floor, ratio * size)
+
+
 class _Broken(Exception):
     """The packed content is damaged or incomplete."""
 
@@ -201,14 +209,13 @@ def _limited(path: SourceFile, max_bytes: int, progress: OnProgress | None) -> I
     size_so_far = 0
     with path.open() as file:
         size = os.fstat(file.fileno()).st_size
-        # What is packed twice counts from the archive on, each file of it as it is.
-        source, floor = (path.packed, 0) if path.packed else (size, BOMB_FLOOR)
+        most = may_unpack_to(path, size)
         for chunk in unpack(file):
             size_so_far += len(chunk)
             if kind != "plain":
                 if size_so_far > max_bytes:
                     raise _Bomb(f"unpacks to more than {max_bytes:,} bytes")
-                if size_so_far > floor and size_so_far > BOMB_RATIO * source:
+                if size_so_far > most:
                     raise _Bomb(f"unpacks to more than {BOMB_RATIO} times its size, as no text does")
             if progress is not None:
                 progress(min(file.tell(), size), size)
