@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
 
 import pytest
 
-from carp.reviews.sources import line_reading
+from carp.reviews.sources import json_values, line_reading
 from carp.reviews.sources.formats import iterate_reviews, read_reviews
 from carp.reviews.sources.ledger import MAX_TEXT, Rejection, Review
 from carp.reviews.sources.line_reading import read_rows
@@ -68,6 +69,61 @@ def test_texts_over_several_lines_are_whole_again_behind_many_open_quotes(tmp_pa
     records = list(iterate_reviews(path))
     assert records[-1] == Review("u", "i", 4.0, "two\nlines")
     assert len(records) == many + line_reading.MAX_ROW + 1
+
+
+# ---- JSON
+
+GOOD = b'{"user": "u", "item": "i", "rating": 4, "text": "fine"}'
+NUMBERS = b"1," * 2_000
+NESTED = {  # each holds objects in objects, of which none can be used, and the end of each is found late
+    "broken": (b"[\n", b'{"a":[\n' * 200 + NUMBERS + b"x" + b"\n" * 50),
+    "broken in a wrapper": (b"{\n", b'{"a":[\n' * 200 + NUMBERS + b"x" + b"\n" * 50),
+    "without an end": (b"", b'{"a":[\n' * 200 + NUMBERS),
+    "too deep": (b"", b'{"a":\n' * 4_000),
+}
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """How many characters each try to decode a value came on."""
+    found, decode = [], json_values._decode
+
+    def counted(text, place):
+        try:
+            value = decode(text, place)
+            found.append(value[1] - place)
+            return value
+        except json.JSONDecodeError as error:
+            found.append(error.pos - place)
+            raise
+        except RecursionError:
+            found.append(len('{"a":\n') * 300)  # fewer levels than Python allows
+            raise
+
+    monkeypatch.setattr(json_values, "_decode", counted)
+    return found
+
+
+@pytest.mark.parametrize(("begin", "damage"), NESTED.values(), ids=NESTED)
+def test_damage_inside_nested_objects_is_not_read_again_in_each_of_them(tmp_path, monkeypatch, decoded, begin, damage):
+    monkeypatch.setattr(json_values, "READ_AGAIN", 20_000)
+    path = tmp_path / "r.json"
+    path.write_bytes(begin + damage)
+    lines = list(json_values.json_lines_of(path, [b"["]))
+    assert sum(decoded) < 20_000 + 6 * len(begin + damage)
+    numbers = [number for number, _ in lines]
+    assert numbers == sorted(set(numbers))  # each value begins on a line of its own here
+
+
+@pytest.mark.parametrize(("spare", "rejected"), [(0, 3), (20_000, 7), (10**9, 101)])
+def test_objects_behind_damage_are_found_however_little_may_be_read_again(tmp_path, monkeypatch, spare, rejected):
+    monkeypatch.setattr(json_values, "READ_AGAIN", spare)
+    path = tmp_path / "r.json"
+    broken = b'{"a":[\n' * 50 + NUMBERS + b"x"
+    path.write_bytes(b"[" + b",\n".join([GOOD, broken, GOOD, b'{"user": 1,, ', GOOD, broken, GOOD, GOOD]) + b"\n]")
+    ledger = read_reviews(path).ledger
+    assert (ledger.accepted, ledger.rejected) == (5, rejected)
+    assert ledger.read == 5 + rejected
 
 
 # ---- markup
