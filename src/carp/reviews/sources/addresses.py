@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from carp.errors import CarpError, InputError
+from carp.errors import CarpError, InputError, let_missing_memory_through
 
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 _ON_THIS_MACHINE = "file://"
@@ -54,6 +54,7 @@ def address_errors(
     except FileNotFoundError:
         raise kind(f"there is no such {what}", where=address, fix="check the address") from None
     except Exception as error:
+        let_missing_memory_through(error)
         fix = "check the address, the network and your credentials"
         said = f"the address cannot be {may} ({in_short(error)})"
         raise kind(said, where=address, fix=fix) from None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from carp.errors import InputError
+from carp.errors import InputError, let_missing_memory_through
 from carp.reviews.sources.ledger import Check, Record
 from carp.reviews.sources.recognition import ROLES, resolve_columns
 from carp.reviews.sources.request import OpenSource, SourceRequest
@@ -31,6 +31,7 @@ def table_errors(name: str) -> Iterator[None]:
     try:
         yield
     except _faults() as error:
+        let_missing_memory_through(error)
         found = _part_to_blame(Path(name)) if Path(name).is_dir() else None
         raise found or _unreadable(error, name) from None
 

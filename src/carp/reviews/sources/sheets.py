@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 from xml.parsers import expat
 
-from carp.errors import InputError
+from carp.errors import InputError, let_missing_memory_through
 from carp.reviews.sources.line_reading import CsvRow
 from carp.reviews.sources.unpacking import BOMB_RATIO, SourceFile, may_unpack_to
 
@@ -43,6 +43,7 @@ def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
         fix = "check it with `unzip -t`, or leave it out"
         raise InputError(f"the workbook or zip archive is damaged ({error})", where=str(file), fix=fix) from None
     except Exception as error:  # openpyxl lets through whatever its parsers say
+        let_missing_memory_through(error)
         first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise InputError(f"the workbook cannot be read ({first})", where=str(file), fix=FIX) from None
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shutil
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
-from carp.errors import CarpError, InputError
+from carp.errors import CarpError, InputError, let_missing_memory_through
 from carp.reviews.sources.addresses import address_errors, is_address
 from carp.reviews.sources.encodings import detected_encoding
 from carp.reviews.sources.sheets import WORKBOOK
@@ -31,6 +30,7 @@ from carp.reviews.sources.unpacking import (
     check_file,
     first_bytes,
 )
+from carp.storage import disk_errors
 
 STANDARD_INPUT = "-"
 _PATTERN = re.compile(r"[*?\[]")
@@ -145,9 +145,25 @@ def _local(location: Location, how: Reading) -> SourceFile:
     return check_file(location.place)
 
 
-def _copy(source: BinaryIO, to: Path) -> None:
-    with to.open("wb") as file:
-        shutil.copyfileobj(source, file, CHUNK)
+def _copy(source: IO[bytes], to: Path) -> None:
+    _write(_pieces(source), to)
+
+
+def _pieces(source: IO[bytes]) -> Iterator[bytes]:
+    while piece := source.read(CHUNK):
+        yield piece
+
+
+def _write(pieces: Iterable[bytes], to: Path) -> None:
+    """Write a copy. What goes wrong in making the pieces is no fault of the disk."""
+    with disk_errors(to):
+        file = to.open("wb", buffering=0)  # nothing is left to be written when it is closed
+    with file:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                with disk_errors(to):
+                    rest = rest[file.write(rest) :]
 
 
 def _unzipped(file: SourceFile, how: Reading) -> Iterator[SourceFile]:
@@ -171,6 +187,7 @@ def _unzipped(file: SourceFile, how: Reading) -> Iterator[SourceFile]:
     except CarpError:
         raise
     except Exception as error:  # each way of packing has errors of its own
+        let_missing_memory_through(error)
         fix = "check it with `unzip -t`, or unpack it and give the files inside"
         raise InputError(f"the zip archive cannot be read ({str(error)[:200]})", where=str(file), fix=fix) from None
 
@@ -181,14 +198,20 @@ def _is_data(name: str) -> bool:
 
 def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: SourceFile, most: int) -> int:
     """Copy a member out, and stop at what no archive of texts holds; the bytes that it has."""
-    with archive.open(member) as source, to.path.open("wb") as file:
-        written = 0
-        while chunk := source.read(CHUNK):
-            written += file.write(chunk)
-            if written > most:
+    size = 0
+
+    def bounded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        nonlocal size
+        for piece in pieces:
+            size += len(piece)
+            if size > most:
                 raise InputError(
                     f"the archive unpacks to more than {BOMB_RATIO} times its size, as no text does",
                     where=str(to),
                     fix="if you trust it, unpack it first and give the plain files",
                 )
-    return written
+            yield piece
+
+    with archive.open(member) as source:
+        _write(bounded(_pieces(source)), to.path)
+    return size

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from carp.errors import InputError
+from carp.errors import InputError, let_missing_memory_through
 from carp.reviews.split_parts import OnProgress
 
 CHUNK = 256 << 10
@@ -83,6 +83,7 @@ def _refusals(path: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        let_missing_memory_through(error)
         raise InputError(
             f"the file cannot be read ({error.strerror or error})", where=str(path), fix="check its permissions"
         ) from error
