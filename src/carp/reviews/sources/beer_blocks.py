@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.sources.ledger import Check, Record, Rejection, Unusable, number_of
-from carp.reviews.sources.line_reading import BLOCK_TOO_LONG, LINE_TOO_LONG, Block, Line, line_fault, read_blocks
+from carp.reviews.sources.line_reading import BLOCK_TOO_LONG, LINE_TOO_LONG, Line, LineBlock, line_fault, read_blocks
 from carp.reviews.sources.recognition import BEER_LINE
 
 RATEBEER = RatingScale(4, 20, clip=True, origin="RateBeer's overall score, lower ones counted as 4")
@@ -48,7 +48,7 @@ def beer_records(lines: Iterator[Line], out_of: float, check: Check) -> Iterator
         yield check(start, who, what, rating, text, time, None, title)
 
 
-def _beer_fields(block: Block) -> dict[str, str]:
+def _beer_fields(block: LineBlock) -> dict[str, str]:
     """The fields that carp uses. All but the name of the beer must be UTF-8: names often have an older encoding."""
     if block.cut:
         raise Unusable(BLOCK_TOO_LONG)

@@ -267,20 +267,20 @@ def read_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CsvRow]:
             yield CsvRow(feed.taken[0][0], fields, fault)
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     """Lines between blank lines."""
 
     lines: list[Line]
     cut: bool = False  # it had more lines, which were left out so that it cannot fill the memory
 
 
-def read_blocks(lines: Iterator[Line]) -> Iterator[Block]:
+def read_blocks(lines: Iterator[Line]) -> Iterator[LineBlock]:
     block: list[Line] = []
     size, cut = 0, False
     for number, line in lines:
         if line is not None and (not line or line.isspace()):
             if block:
-                yield Block(block, cut)
+                yield LineBlock(block, cut)
             block, size, cut = [], 0, False
         elif size <= MAX_LINE and len(block) < MAX_BLOCK_LINES:
             block.append((number, line))
@@ -288,4 +288,4 @@ def read_blocks(lines: Iterator[Line]) -> Iterator[Block]:
         else:
             cut = True
     if block:
-        yield Block(block, cut)
+        yield LineBlock(block, cut)

@@ -19,14 +19,15 @@ MOST_ROWS = 1_048_576  # that a sheet of Excel can have; a row may say that it i
 
 def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
     """The rows of the first sheet that is not empty, with their numbers. Rows without a value are left out."""
-    import openpyxl
+    from openpyxl.reader.excel import ExcelReader
 
     try:
         _refuse_other_archives(file)
         with file.open() as content:
-            book = openpyxl.load_workbook(content, read_only=True, data_only=True)
-            for sheet in book.worksheets:
-                _refuse_disorder(sheet, file)
+            reader = ExcelReader(content, read_only=True, data_only=True)
+            reader.read()
+            _refuse_disorder(reader, file)
+            for sheet in reader.wb.worksheets:
                 found = False
                 sheet.reset_dimensions()  # what a sheet says of its size may be wrong, and rows would be lost
                 for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
@@ -62,14 +63,16 @@ def _refuse_other_archives(file: SourceFile) -> None:
         )
 
 
-def _refuse_disorder(sheet: Any, file: SourceFile) -> None:
+def _refuse_disorder(reader: Any, file: SourceFile) -> None:
     """Refuse sheets whose rows do not rise: a row that comes after its place would be left out without a word.
 
-    A workbook says itself where its sheets lie, so what is checked is what openpyxl opens.
+    A workbook says itself where its sheets lie, so those are checked that openpyxl finds.
     """
-    with sheet._get_source() as content:
-        if not _rows_rise(content):
-            raise InputError("the rows of a sheet are not in their order", where=str(file), fix=FIX)
+    places = {relation.target for _, relation in reader.parser.find_sheets()}
+    for place in places & set(reader.valid_files):
+        with reader.archive.open(place) as content:
+            if not _rows_rise(content):
+                raise InputError("the rows of a sheet are not in their order", where=str(file), fix=FIX)
 
 
 def _rows_rise(sheet: IO[bytes]) -> bool:
