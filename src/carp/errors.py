@@ -21,6 +21,7 @@ _IN_PYTHON = (
     (re.compile(r"--(device|model|format|encoding) ([a-z][\w:]*)"), r'\1="\2"'),
 )
 _OPTION = re.compile(r"(?<![^\s(])--([a-z]+(?:-[a-z]+)*)")
+_NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc")
 _CLAUSE = re.compile(r"(; |, or )")
 
 
@@ -108,6 +109,20 @@ class DamagedError(CarpError):
 
 class StorageError(CarpError):
     """Reading or writing failed: no space, or no permission."""
+
+
+def is_missing_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Python, torch's CPU and GPU, polars and the C++ library each say it in their own way."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    said = str(error).lower()
+    return any(words in said for words in _NO_MEMORY)
+
+
+def let_missing_memory_through(error: BaseException) -> None:
+    """Raise MemoryError if memory ran out: that is no damage of what was being read, whoever says it."""
+    if is_missing_memory(error):
+        raise MemoryError(str(error)) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -374,7 +374,7 @@ def test_values_of_a_parquet_file_that_python_cannot_hold_cost_their_records_alo
 def test_a_table_of_types_that_no_reader_knows_is_refused_in_words(tmp_path, monkeypatch):
     pl.DataFrame([GOOD]).write_parquet(tmp_path / "r")
 
-    def fails(frame):
+    def fails(frame, **options):
         raise ValueError("precision must be between 1 and 38")
 
     monkeypatch.setattr(pl.DataFrame, "iter_rows", fails)

@@ -12,7 +12,7 @@ import pytest
 import carp
 from carp.reviews.corpora.corpus import build_corpus
 from carp.reviews.sources.formats import read_reviews
-from carp.reviews.sources.ledger import without_markup
+from carp.reviews.sources.markup import without_markup
 from carp.reviews.text.languages import codes, language_names, negations, recognise_languages, stop_words_of
 from carp.reviews.text.sentences import sentences
 from carp.reviews.text.stop_words import read_stop_words, stop_words

@@ -32,10 +32,9 @@ from carp.cli import (
     use_commands,
 )
 from carp.cli.elsewhere import at_addresses
-from carp.errors import CarpError, CarpWarning, UsageError, telling_of_options
+from carp.errors import CarpError, CarpWarning, UsageError, is_missing_memory, telling_of_options
 
 COMPANY_LOST = 75  # another process of a training ended
-NO_MEMORY = ("can't allocate memory", "cannot allocate memory", "out of memory", "bad_alloc")
 INTERRUPTED = 130  # what typer makes of Ctrl-C
 NEW_BEFORE_A_LOOK = 400_000  # objects after which Python looks for garbage; importing torch makes 260,000 that stay
 COMMANDS = (
@@ -203,7 +202,7 @@ def _last_words(error: BaseException) -> tuple[str, int]:
         return _wrong_use(error), UsageError.exit_code
     if isinstance(error, KeyboardInterrupt):
         return "carp: interrupted; nothing incomplete was left at --out.", 1
-    if _out_of_memory(error):
+    if is_missing_memory(error):
         fix = (
             "close other programs or use a larger machine; carp train needs less with a smaller batch_size or max_words"
         )
@@ -221,14 +220,6 @@ def _last_words(error: BaseException) -> tuple[str, int]:
         fix="run the command again with CARP_DEBUG=1 and report the traceback it prints",
     )
     return f"carp: {bug}", bug.exit_code
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Python, torch's CPU and GPU, polars and the C++ library each say it in their own way."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    said = str(error).lower()
-    return any(words in said for words in NO_MEMORY)
 
 
 def _wrong_use(error: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carp.errors import CarpError, DamagedError, InputError
+from carp.errors import CarpError, DamagedError, InputError, let_missing_memory_through
 from carp.explain.reading_guide import ReadingGuide
 from carp.models import model_class
 from carp.models.base import RatingModel, make_config
@@ -135,6 +135,7 @@ def read_bundle(folder: Path, key_file: Path | None = None) -> Bundle:
         except CarpError:
             raise
         except Exception as error:  # whatever hostile files lead to, they are what is wrong
+            let_missing_memory_through(error)
             raise DamagedError(
                 f"the files of the model do not fit together ({_in_one_line(error)})", where=str(folder), fix=FIX
             ) from error

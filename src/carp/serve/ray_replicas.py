@@ -125,8 +125,9 @@ def _deploy_again(options: ServiceOptions, say: Callable[[str], None]) -> None:
         if options.copies is not None:  # the copy of before stays: replicas may have it mapped until the very end
             options = replace(options, model=options.copies.fetch() or options.model)
         say(f"Serving {options.place} as it is now ({_deploy(options)[:12]}).")
-    except CarpError as error:
-        say(f"The model is not loaded again, and the one of before goes on: {error}")
+    except (CarpError, MemoryError) as error:
+        told = error if isinstance(error, CarpError) else "this machine has too little memory"
+        say(f"The model is not loaded again, and the one of before goes on: {told}")
 
 
 def _wait(again: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from carp.errors import CarpError, InputError
+from carp.errors import CarpError, InputError, let_missing_memory_through
 from carp.shown_addresses import shown_address, without_secrets
 
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
@@ -60,6 +60,7 @@ def address_errors(
     except FileNotFoundError:
         raise kind(f"there is no such {what}", where=where, fix="check the address") from None
     except Exception as error:
+        let_missing_memory_through(error)
         fix = "check the address, the network and your credentials"
         said = f"the address cannot be {may} ({in_short(error, address)})"
         raise kind(said, where=where, fix=fix) from None

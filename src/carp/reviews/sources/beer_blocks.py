@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from carp.reviews.rating_scale import RatingScale
 from carp.reviews.sources.ledger import Check, Record, Rejection, Unusable, number_of
-from carp.reviews.sources.line_reading import LINE_TOO_LONG, Line, line_fault, read_blocks
+from carp.reviews.sources.line_reading import BLOCK_TOO_LONG, LINE_TOO_LONG, Line, LineBlock, line_fault, read_blocks
 from carp.reviews.sources.recognition import BEER_LINE
 
 RATEBEER = RatingScale(4, 20, clip=True, origin="RateBeer's overall score, lower ones counted as 4")
@@ -37,7 +37,7 @@ def beer_scale(head: Sequence[bytes]) -> RatingScale:
 
 def beer_records(lines: Iterator[Line], out_of: float, check: Check) -> Iterator[Record]:
     for block in read_blocks(lines):
-        start = block[0][0]
+        start = block.lines[0][0]
         try:
             fields = _beer_fields(block)
             rating = _beer_rating(fields.get("rating"), out_of)
@@ -48,11 +48,13 @@ def beer_records(lines: Iterator[Line], out_of: float, check: Check) -> Iterator
         yield check(start, who, what, rating, text, time, None, title)
 
 
-def _beer_fields(block: Iterable[Line]) -> dict[str, str]:
+def _beer_fields(block: LineBlock) -> dict[str, str]:
     """The fields that carp uses. All but the name of the beer must be UTF-8: names often have an older encoding."""
+    if block.cut:
+        raise Unusable(BLOCK_TOO_LONG)
     parts: dict[str, list[bytes]] = {}
     current: list[bytes] | None = None
-    for _, line in block:
+    for _, line in block.lines:
         if line is None:
             raise Unusable(LINE_TOO_LONG)
         match = BEER_LINE.match(line)

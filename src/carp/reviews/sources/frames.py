@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from carp.errors import InputError
+from carp.errors import InputError, let_missing_memory_through
 from carp.reviews.sources.ledger import Check, Record
 from carp.reviews.sources.recognition import ROLES, resolve_columns
 from carp.reviews.sources.request import OpenSource, SourceRequest
-from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile
+from carp.reviews.sources.row_sizes import row_bytes
+from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile, may_unpack_to
 
 BATCH_ROWS = 50_000
-ROW_BYTES = 16  # that a row counts besides its texts
+AT_ONCE = 512  # rows that become Python objects before the first of them is looked at, as long as they are small
+AT_ONCE_BYTES = 16 << 20
 DAY, MOST = 86_400, 2**63 - 1
 PARTS_OF_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 CALENDAR = (-62_135_596_800 + DAY, 253_402_300_799 - DAY)  # Python's years 1 to 9999 in any time zone, in seconds
@@ -27,6 +29,7 @@ def table_errors(name: str, file: SourceFile | None = None) -> Iterator[None]:
     try:
         yield
     except _faults() as error:
+        let_missing_memory_through(error)
         found = _part_to_blame(file) if file is not None and file.dataset else None
         raise found or _unreadable(error, name) from None
 
@@ -89,11 +92,11 @@ def scan_parquet(file: SourceFile) -> Any:
 
 def read_parquet(file: SourceFile, asked: SourceRequest) -> OpenSource:
     with table_errors(str(file), file):
-        return read_polars(scan_parquet(file), str(file), "parquet", asked, packed_size(file), file)
+        return read_polars(scan_parquet(file), str(file), "parquet", asked, most_bytes(file), file)
 
 
 def read_polars(
-    table: Any, name: str, format: str, asked: SourceRequest, packed: int | None = None, file: SourceFile | None = None
+    table: Any, name: str, format: str, asked: SourceRequest, most: int | None = None, file: SourceFile | None = None
 ) -> OpenSource:
     """The reviews in a lazy polars table; in `file`, if it comes from one."""
     import polars
@@ -110,39 +113,30 @@ def read_polars(
         table = table.select(columns)
     scale = asked.scale(None)
     check = asked.check(name, scale, splits="split" in chosen)
-    records = _table_records(polars_rows(table, name, packed, file), list(chosen), check)
+    records = _table_records(polars_rows(table, name, most, file), list(chosen), check)
     return OpenSource(name, format, scale, records, title_column=asked.title_column(chosen), columns=chosen)
 
 
-def packed_size(file: SourceFile) -> int:
-    """The bytes of a Parquet file, or of all files of a folder."""
-    if file.dataset:
-        return sum(one.stat().st_size for one in file.path.rglob("*") if one.is_file())
-    return file.stat().st_size
+def most_bytes(file: SourceFile, floor: int = BOMB_FLOOR) -> int:
+    """What the values of a Parquet file, or of all files of a folder, may take together."""
+    inside = file.path.rglob("*") if file.dataset else [file.path]
+    return may_unpack_to(file, sum(one.stat().st_size for one in inside if one.is_file()), floor=floor)
 
 
 def polars_rows(
-    table: Any, name: str, packed: int | None = None, file: SourceFile | None = None
+    table: Any, name: str, most: int | None = None, file: SourceFile | None = None
 ) -> Iterator[Sequence[Any]]:
-    """The rows of a lazy polars table, in order and in little memory; those of a packed file as far as it may go."""
-    rows = _all_rows(table, name, file)
-    return rows if packed is None else _bounded(rows, name, max(BOMB_FLOOR, BOMB_RATIO * packed))
-
-
-def _bounded(rows: Iterator[Sequence[Any]], name: str, most: int) -> Iterator[Sequence[Any]]:
+    """The rows of a lazy polars table, in order and in little memory, as long as their values take no more bytes."""
     size = 0
-    for row in rows:
-        size += ROW_BYTES + sum(len(value) for value in row if isinstance(value, str))
-        if size > most:
-            what = f"the table unpacks to more than {BOMB_RATIO} times its size, as no text does"
-            raise InputError(what, where=name, fix="if you trust it, save it as CSV and give that")
-        yield row
-
-
-def _all_rows(table: Any, name: str, file: SourceFile | None) -> Iterator[Sequence[Any]]:
     with table_errors(name, file):
         for batch in _batches(_within_calendar(table)):
-            yield from batch.iter_rows()
+            sizes = row_bytes(batch)
+            size += sizes.sum()
+            if most is not None and size > most:
+                what = f"the table unpacks to more than {BOMB_RATIO} times its size, as no text does"
+                raise InputError(what, where=name, fix="if you trust it, save it as CSV and give that")
+            fitting = AT_ONCE_BYTES // max(1, sizes.max() or 0)
+            yield from batch.iter_rows(buffer_size=max(1, min(AT_ONCE, fitting)))
 
 
 def _batches(table: Any) -> Iterable[Any]:

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from carp.reviews.sources.item_records import ItemText
-from carp.reviews.sources.ledger import MAX_TEXT, Rejection, Unusable, identifier, is_unicode, title_of, unescape
+from carp.reviews.sources.ledger import MAX_TEXT, Rejection, Unusable, identifier, is_unicode, title_of
+from carp.reviews.sources.markup import unescape
 
 MAX_ADDRESS = 2_000
 SIZES = ("hi_res", "large", "thumb")  # of Amazon's pictures, the best first

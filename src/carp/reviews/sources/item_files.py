@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from carp.errors import InputError, UsageError, nearest
-from carp.reviews.sources.frames import packed_size, pandas_column, polars_rows, scan_parquet, table_errors
+from carp.reviews.sources.frames import most_bytes, pandas_column, polars_rows, scan_parquet, table_errors
 from carp.reviews.sources.item_fields import ItemCheck, ItemRecord, python_literal
 from carp.reviews.sources.item_records import ItemText
 from carp.reviews.sources.json_values import first_values, is_spread, json_lines_of
@@ -186,7 +186,7 @@ def _open(
     first = b"" if place.dataset else first_bytes(place)
     if place.dataset or first.startswith(PARQUET):
         with table_errors(str(place), place):
-            return _table(scan_parquet(place), str(place), columns, packed_size(place), place)
+            return _table(scan_parquet(place), str(place), columns, most_bytes(place), place)
     if first.startswith(ZIP):
         return _rows(sheet_rows(place), str(place), columns, sheet=True)
     head = head_lines(place, max_bytes=max_bytes)
@@ -311,7 +311,7 @@ def _table(
     table: Any,
     name: str,
     columns: Mapping[str, str] | None,
-    packed: int | None = None,
+    most: int | None = None,
     file: SourceFile | None = None,
 ) -> OpenItems:
     with table_errors(name, file):
@@ -319,7 +319,7 @@ def _table(
     chosen = choose_item_columns(names, columns, name)
     check, fields = _check_and_order(chosen, names, name)
     there = list(dict.fromkeys(one for one in fields if one))
-    rows = polars_rows(table.select(there), name, packed, file)
+    rows = polars_rows(table.select(there), name, most, file)
     return OpenItems(name, chosen, _table_records(rows, there, fields, check))
 
 

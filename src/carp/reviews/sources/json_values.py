@@ -18,6 +18,9 @@ from carp.reviews.sources.line_reading import HEAD_LINES, HEAD_SIZE, MAX_BYTES, 
 from carp.reviews.sources.unpacking import Place, reading_faults, unpacked
 from carp.reviews.split_parts import OnProgress
 
+READ_AGAIN = 4 * MAX_LINE  # characters that may be decoded again before what was passed must pay for it
+DEEP_SHARE = 16  # of the text, that a value nested too deeply is taken to cost
+DEEP_STEP = 64  # of its levels to go down at once
 PASSED = 8 << 10  # characters after which what was read is dropped: an error counts the lines before it
 _IN_ARRAY, _OUTSIDE = re.compile(r"[\s,]*"), re.compile(r"[\s,\]]*")
 _IN_STRING, _NESTED, _PLAIN = re.compile(r'["\\\n]'), re.compile(r'["\[\]{}]'), re.compile(r'["\[\]{},]')
@@ -82,6 +85,7 @@ class _Cutter:
         self._begun = False
         self._in_array = False
         self._enough = 0  # characters with which it is worth looking again for the end of the value that waits
+        self._spare = READ_AGAIN  # inside a value that cannot be used others may begin; a hostile file has one in each
         self._given_up: _ElementEnd | _NextObject | None = None  # what looks for the end of a value that is not kept
 
     def add(self, chunk: bytes) -> None:
@@ -103,6 +107,7 @@ class _Cutter:
             value = self._text[place:end]
             yield self.line, _one_line(value)
             self.line += value.count("\n")
+            self._spare += end - place
             place = end
             if place > PASSED:
                 self._text, place = self._text[place:], 0
@@ -139,19 +144,31 @@ class _Cutter:
         try:
             end = _decode(self._text, begin)[1]
         except RecursionError:
-            return self._give_up(begin)
+            self._spare -= (len(self._text) - begin) // DEEP_SHARE  # nobody says how far it came
+            return self._give_up(begin, self._inside(begin, _steps_down(self._text, begin)))
         except json.JSONDecodeError as error:
-            if not _may_go_on(error, self._text):
-                return self._give_up(begin, broken=True)
-            return None if has_room else self._give_up(begin)
+            broken = not _may_go_on(error, self._text)
+            if has_room and not broken:
+                return None
+            self._spare -= error.pos - begin
+            return self._give_up(begin, self._inside(begin, error.pos), broken=broken)
         # A number at the end may have more digits.
         return None if has_room and end == len(self._text) and self._text[end - 1] not in '"]}' else end
 
-    def _give_up(self, begin: int, *, broken: bool = False) -> int:
+    def _inside(self, begin: int, farther: int) -> int:
+        """Where to look for objects in a value that cannot be used: all over it, as long as that costs not too much."""
+        return begin + 1 if self._spare >= 0 else max(begin + 1, farther)
+
+    def _give_up(self, begin: int, behind: int, *, broken: bool = False) -> int:
         """Where a value ends that cannot be used. If it goes on, what comes of it later is passed by."""
+        search: _ElementEnd | _NextObject
         # Outside an array, an object that is too long may be one that holds all the others.
-        search = _ElementEnd() if self._in_array and not broken else _NextObject(self._text[begin])
-        end = search.find(self._text, begin + isinstance(search, _NextObject))
+        if self._in_array and not broken:
+            search = _ElementEnd()
+        else:
+            begin = _white_begin(self._text, begin + 1, behind)
+            search = _NextObject(self._text[begin - 1])
+        end = search.find(self._text, begin)
         if end is None:
             end, self._given_up = len(self._text), search
         return end
@@ -211,6 +228,13 @@ class _NextObject:
         elif begin > place:
             self._before = text[begin - 1]
         return None
+
+
+def _steps_down(text: str, place: int) -> int:
+    """A place some levels further down in a value that is nested too deeply."""
+    for _ in range(DEEP_STEP):
+        place = text.find("{", place) + 1 or len(text)
+    return place
 
 
 def _white_begin(text: str, place: int, end: int) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from html.entities import html5
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carp.reviews.rating_scale import RatingScale
+from carp.reviews.sources.markup import unescape, without_markup
 from carp.reviews.sources.ratings import read_rating
 from carp.reviews.split_parts import PARTS, SPLIT_NAMES
 from carp.storage import write_bytes
@@ -30,15 +28,6 @@ MAX_TEXT = 200_000
 MAX_ID = 1_000
 MAX_TITLE = 1_000
 SHOWN = 60  # characters of a value that are shown
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
-ESCAPED_AT_MOST = 3
-_HIDDEN = re.compile(r"<!--.*?-->|<(script|style)\b[^<>]*>.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
-_LINE_TAG = re.compile(r"</?(?:br|p|div|li|tr|h[1-6]|blockquote|ul|ol|table|hr)(?:\s[^<>]*)?/?>", re.IGNORECASE)
-_TAG = re.compile(
-    r"</?(?:a|abbr|b|big|center|cite|code|em|font|i|iframe|img|input|ins|kbd|mark|object|pre|q|s|small|span|strike|strong|sub"
-    r"|sup|tbody|td|th|thead|tt|u|video)(?:\s[^<>]*)?/?>",
-    re.IGNORECASE,
-)
 _DATE_FORMATS = ("%B %d, %Y", "%b %d, %Y", "%m %d, %Y", "%m/%d/%Y")
 
 
@@ -231,37 +220,6 @@ def _words(value: Any, *, markup: bool) -> str:
         raise Unusable(f"text is longer than {MAX_TEXT:,} characters", value)
     value = (unescape(value) if "&" in value else value) if markup else without_markup(value)
     return "" if value.isspace() else _unicode(value, "text")
-
-
-def without_markup(text: str) -> str:
-    """A text without tags of HTML, and with characters in place of entities, also of those that were escaped twice.
-
-    >>> without_markup("Good &amp;amp; <b>loud</b>.<br />I <3 it<script>x()</script>, 2 < 3")
-    'Good & loud.\\nI <3 it, 2 < 3'
-    """
-    for _ in range(ESCAPED_AT_MOST):
-        if "&" not in text or (plain := unescape(text)) == text:
-            break
-        text = plain
-    if "<" not in text:
-        return text
-    text = _LINE_TAG.sub("\n", _HIDDEN.sub("", text))
-    return _TAG.sub("", text)
-
-
-def unescape(text: str) -> str:
-    """Replace HTML entities by their characters. An & that begins no entity stays as it is.
-
-    >>> unescape("5&#34; cable &amp; plug from AT&T; I&#8217;d &notice; it")
-    '5" cable & plug from AT&T; I’d &notice; it'
-    """
-    return _ENTITY.sub(_character, text)
-
-
-def _character(entity: re.Match[str]) -> str:
-    # Browsers also accept beginnings of names: they would read &notice; as ¬ice;.
-    named = entity[0][1:]
-    return html.unescape(entity[0]) if named[0] == "#" or named in html5 else entity[0]
 
 
 def title_of(value: Any) -> str | None:

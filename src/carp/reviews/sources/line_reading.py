@@ -17,12 +17,15 @@ MAX_BYTES = 64 << 30
 MAX_LINE = 4 << 20
 MAX_ROW = 1 << 20  # characters in a CSV row; a longer row has an unclosed quote
 STRETCH = 4 << 20  # bytes of lines that are worth sending to another process
-RESYNCHRONISATIONS = 20
+RESYNCHRONISATIONS = 20  # rows of this length that may be read again before what was read once must pay for it
+MAX_BLOCK_LINES = 60_000  # each takes some memory, however short it is
 HEAD_LINES, HEAD_SIZE = 200, 1 << 20  # what is looked at to recognise a file
 
 LINE_TOO_LONG = "line is longer than 4 MiB"
 NOT_UTF8 = "not UTF-8"
 QUOTE_OPEN = "quote is never closed"
+QUOTE_OPEN_HERE = "quote is not closed on its line, after many that are never closed"
+BLOCK_TOO_LONG = f"block is longer than 4 MiB or {MAX_BLOCK_LINES:,} lines"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Line = tuple[int, bytes | None]  # its number from 1, and its content without the line end; None if longer than MAX_LINE
@@ -179,33 +182,49 @@ class _RowTooLong(Exception):
 
 
 class _LineFeed:
-    """Gives lines to the csv reader, and takes back those that turn out not to belong to the row."""
+    """Gives lines to the csv reader, and takes back those that turn out not to belong to the row.
+
+    Each unclosed quote makes us read lines again, and a hostile file must not make that endless. So lines are given
+    back as long as what was read again is not much more than what was read once; otherwise rows end with their line.
+    """
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self.lines = lines
         self.waiting: deque[Line] = deque()
         self.taken: list[Line] = []
-        self.size = 0
+        self.size = self.first = 0  # characters of the row, and of its first line
+        self.spare = RESYNCHRONISATIONS * MAX_ROW  # characters that may still be read again
+
+    @property
+    def one_line_each(self) -> bool:
+        return self.spare <= 0
 
     def __iter__(self) -> _LineFeed:
         return self
 
     def __next__(self) -> str:
+        if self.taken and self.one_line_each:
+            raise _RowTooLong
         line = self.waiting.popleft() if self.waiting else next(self.lines)
         self.taken.append(line)
         text = (line[1] or b"").decode("utf-8", "surrogateescape") + "\n"
         self.size += len(text)
+        self.first = self.first or self.size
         # One long line is a long row, not an unclosed quote.
         if self.size > MAX_ROW and len(self.taken) > 1:
             raise _RowTooLong
         return text
 
     def begin(self) -> None:
-        self.taken, self.size = [], 0
+        self.spare += self.size
+        self.taken, self.size, self.first = [], 0, 0
 
     def give_back(self) -> None:
         """Take back all lines of the row but the first."""
         self.waiting.extendleft(reversed(self.taken[1:]))
+        del self.taken[1:]
+        self.spare -= self.size - self.first
+        self.size = self.first
 
 
 def line_fault(line: bytes) -> str | None:
@@ -229,7 +248,6 @@ def read_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CsvRow]:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))  # lines are limited already
     feed = _LineFeed(lines)
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
-    runaways = 0
     while True:
         feed.begin()
         fields: list[str] = []
@@ -238,29 +256,36 @@ def read_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CsvRow]:
             fields = next(reader)
         except StopIteration:
             return
-        except (csv.Error, _RowTooLong) as error:
+        except _RowTooLong:
+            fault = QUOTE_OPEN_HERE if feed.one_line_each else QUOTE_OPEN
+            feed.give_back()
+        except csv.Error as error:
             fault = QUOTE_OPEN if len(feed.taken) > 1 or "unexpected end" in str(error) else "not valid CSV"
-            runaways += isinstance(error, _RowTooLong)
-            # Each unclosed quote makes us read lines again; a hostile file must not make that endless.
-            if runaways <= RESYNCHRONISATIONS:
-                feed.give_back()
-                del feed.taken[1:]
+            feed.give_back()
         fault = _lines_fault(feed.taken) or fault
         if fields or fault:
             yield CsvRow(feed.taken[0][0], fields, fault)
 
 
-def read_blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """Blocks of lines between blank lines. A block that is too long is cut, so that it cannot fill the memory."""
+class LineBlock(NamedTuple):
+    """Lines between blank lines."""
+
+    lines: list[Line]
+    cut: bool = False  # it had more lines, which were left out so that it cannot fill the memory
+
+
+def read_blocks(lines: Iterator[Line]) -> Iterator[LineBlock]:
     block: list[Line] = []
-    size = 0
+    size, cut = 0, False
     for number, line in lines:
         if line is not None and (not line or line.isspace()):
             if block:
-                yield block
-            block, size = [], 0
-        elif size <= MAX_LINE:
+                yield LineBlock(block, cut)
+            block, size, cut = [], 0, False
+        elif size <= MAX_LINE and len(block) < MAX_BLOCK_LINES:
             block.append((number, line))
-            size += len(line or b"") + 64  # and the memory of an empty line
+            size += len(line or b"")
+        else:
+            cut = True
     if block:
-        yield block
+        yield LineBlock(block, cut)

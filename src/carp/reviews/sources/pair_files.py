@@ -14,7 +14,7 @@ import msgspec
 
 from carp.errors import InputError, UsageError, nearest
 from carp.reviews.sources.encodings import check_encoding
-from carp.reviews.sources.frames import polars_rows, scan_parquet, table_errors
+from carp.reviews.sources.frames import most_bytes, polars_rows, scan_parquet, table_errors
 from carp.reviews.sources.json_values import first_values, is_spread, json_lines_of
 from carp.reviews.sources.ledger import Unusable, identifier, shown_value
 from carp.reviews.sources.line_reading import MAX_BYTES, CsvRow, head_lines, line_fault, read_lines, read_rows
@@ -32,6 +32,7 @@ from carp.reviews.sources.unpacking import PARQUET, ZIP, SourceFile, first_bytes
 
 PAIR = ("user", "item")
 HELP = "give a file with a header and the columns user and item"
+MANY_PAIRS = 256 << 20  # bytes; a table of all things for each of many people is packed to next to nothing
 _NAMES = {role: USUAL_NAMES[role] for role in PAIR}
 
 
@@ -131,7 +132,7 @@ def _table(file: SourceFile) -> _Table:
         with table_errors(str(file), file):
             table = scan_parquet(file)
             names = table.collect_schema().names()
-        rows = polars_rows(table, str(file), file=file)
+        rows = polars_rows(table, str(file), most_bytes(file, MANY_PAIRS), file)
         return _Table(names, (CsvRow(number, list(row)) for number, row in enumerate(rows, start=1)))
     if first.startswith(ZIP):
         return _sheet(sheet_rows(file))

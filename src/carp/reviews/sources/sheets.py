@@ -7,26 +7,27 @@ from collections.abc import Iterator
 from typing import IO, Any
 from xml.parsers import expat
 
-from carp.errors import InputError
+from carp.errors import InputError, let_missing_memory_through
 from carp.reviews.sources.line_reading import CsvRow
-from carp.reviews.sources.unpacking import BOMB_FLOOR, BOMB_RATIO, SourceFile
+from carp.reviews.sources.unpacking import BOMB_RATIO, SourceFile, may_unpack_to
 
 SHEET_RATIO = 4 * BOMB_RATIO  # the markup of a sheet repeats itself more than texts do
 FIX = "open it in a spreadsheet and save it again, or save it as CSV"
-SHEETS = "xl/worksheets/"
+WORKBOOK = "xl/workbook.xml"  # a zip archive with this member is a workbook of Excel
 MOST_ROWS = 1_048_576  # that a sheet of Excel can have; a row may say that it is any number
 
 
 def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
     """The rows of the first sheet that is not empty, with their numbers. Rows without a value are left out."""
-    _refuse_bomb(file)
-    import openpyxl
+    from openpyxl.reader.excel import ExcelReader
 
     try:
-        _refuse_disorder(file)
+        _refuse_other_archives(file)
         with file.open() as content:
-            book = openpyxl.load_workbook(content, read_only=True, data_only=True)
-            for sheet in book.worksheets:
+            reader = ExcelReader(content, read_only=True, data_only=True)
+            reader.read()
+            _refuse_disorder(reader, file)
+            for sheet in reader.wb.worksheets:
                 found = False
                 sheet.reset_dimensions()  # what a sheet says of its size may be wrong, and rows would be lost
                 for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
@@ -39,15 +40,22 @@ def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
                     return
     except InputError:
         raise
+    except zipfile.BadZipFile as error:
+        fix = "check it with `unzip -t`, or leave it out"
+        raise InputError(f"the workbook or zip archive is damaged ({error})", where=str(file), fix=fix) from None
     except Exception as error:  # openpyxl lets through whatever its parsers say
+        let_missing_memory_through(error)
         first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise InputError(f"the workbook cannot be read ({first})", where=str(file), fix=FIX) from None
 
 
-def _refuse_bomb(file: SourceFile) -> None:
+def _refuse_other_archives(file: SourceFile) -> None:
     with zipfile.ZipFile(file.path) as archive:
+        if WORKBOOK not in archive.namelist():
+            what = "this is a zip archive inside an archive, of which only workbooks of Excel are read"
+            raise InputError(what, where=str(file), fix="unpack the outer archive and give the files inside")
         size = sum(member.file_size for member in archive.infolist())
-    if size > BOMB_FLOOR and size > SHEET_RATIO * file.stat().st_size:
+    if size > may_unpack_to(file, file.stat().st_size, ratio=SHEET_RATIO):
         raise InputError(
             f"the workbook unpacks to more than {SHEET_RATIO} times its size",
             where=str(file),
@@ -55,14 +63,16 @@ def _refuse_bomb(file: SourceFile) -> None:
         )
 
 
-def _refuse_disorder(file: SourceFile) -> None:
-    """Refuse sheets whose rows do not rise: a row that comes after its place would be left out without a word."""
-    with zipfile.ZipFile(file.path) as archive:
-        for name in archive.namelist():
-            if name.startswith(SHEETS):
-                with archive.open(name) as content:
-                    if not _rows_rise(content):
-                        raise InputError("the rows of a sheet are not in their order", where=str(file), fix=FIX)
+def _refuse_disorder(reader: Any, file: SourceFile) -> None:
+    """Refuse sheets whose rows do not rise: a row that comes after its place would be left out without a word.
+
+    A workbook says itself where its sheets lie, so those are checked that openpyxl finds.
+    """
+    places = {relation.target for _, relation in reader.parser.find_sheets()}
+    for place in places & set(reader.valid_files):
+        with reader.archive.open(place) as content:
+            if not _rows_rise(content):
+                raise InputError("the rows of a sheet are not in their order", where=str(file), fix=FIX)
 
 
 def _rows_rise(sheet: IO[bytes]) -> bool:

@@ -11,14 +11,15 @@ import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
-from carp.errors import CarpError, InputError
+from carp.errors import CarpError, InputError, let_missing_memory_through
 from carp.reviews.sources.addresses import is_address
 from carp.reviews.sources.encodings import detected_encoding
+from carp.reviews.sources.sheets import WORKBOOK
 from carp.reviews.sources.store_files import PATTERN, StoreFiles, find_in_store, is_hidden
 from carp.reviews.sources.unpacking import (
     BOMB_FLOOR,
@@ -30,10 +31,9 @@ from carp.reviews.sources.unpacking import (
     check_file,
     first_bytes,
 )
-from carp.storage import shown_path
+from carp.storage import disk_errors, shown_path
 
 STANDARD_INPUT = "-"
-SHEETS = "xl/workbook.xml"  # a zip archive with this member is a workbook of Excel
 
 
 class Location(NamedTuple):
@@ -161,16 +161,32 @@ def _with_a_name(file: SourceFile, how: Reading) -> SourceFile:
     return replace(file, path=link, shown=str(file))
 
 
-def _copy(source: BinaryIO, to: Path) -> None:
-    with to.open("wb") as file:
-        shutil.copyfileobj(source, file, CHUNK)
+def _copy(source: IO[bytes], to: Path) -> None:
+    _write(_pieces(source), to)
+
+
+def _pieces(source: IO[bytes]) -> Iterator[bytes]:
+    while piece := source.read(CHUNK):
+        yield piece
+
+
+def _write(pieces: Iterable[bytes], to: Path) -> None:
+    """Write a copy. What goes wrong in making the pieces is no fault of the disk."""
+    with disk_errors(to):
+        file = to.open("wb", buffering=0)  # nothing is left to be written when it is closed
+    with file:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                with disk_errors(to):
+                    rest = rest[file.write(rest) :]
 
 
 def _unzipped(file: SourceFile, how: Reading) -> Iterator[SourceFile]:
     """The file itself if it is a workbook of Excel, otherwise the files in the archive."""
     try:
         with zipfile.ZipFile(file.path) as archive:
-            if SHEETS in archive.namelist():
+            if WORKBOOK in archive.namelist():
                 yield file
                 return
             found = [one for one in archive.infolist() if not one.is_dir() and _is_data(one.filename)]
@@ -187,6 +203,7 @@ def _unzipped(file: SourceFile, how: Reading) -> Iterator[SourceFile]:
     except CarpError:
         raise
     except Exception as error:  # each way of packing has errors of its own
+        let_missing_memory_through(error)
         fix = "check it with `unzip -t`, or unpack it and give the files inside"
         raise InputError(f"the zip archive cannot be read ({str(error)[:200]})", where=str(file), fix=fix) from None
 
@@ -197,14 +214,20 @@ def _is_data(name: str) -> bool:
 
 def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: SourceFile, most: int) -> int:
     """Copy a member out, and stop at what no archive of texts holds; the bytes that it has."""
-    with archive.open(member) as source, to.path.open("wb") as file:
-        written = 0
-        while chunk := source.read(CHUNK):
-            written += file.write(chunk)
-            if written > most:
+    size = 0
+
+    def bounded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        nonlocal size
+        for piece in pieces:
+            size += len(piece)
+            if size > most:
                 raise InputError(
                     f"the archive unpacks to more than {BOMB_RATIO} times its size, as no text does",
                     where=str(to),
                     fix="if you trust it, unpack it first and give the plain files",
                 )
-    return written
+            yield piece
+
+    with archive.open(member) as source:
+        _write(bounded(_pieces(source)), to.path)
+    return size

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from carp.errors import InputError
+from carp.errors import InputError, let_missing_memory_through
 from carp.reviews.split_parts import OnProgress
 from carp.storage import shown_path
 
@@ -63,6 +63,14 @@ def as_file(place: Place) -> SourceFile:
     return place if isinstance(place, SourceFile) else SourceFile(Path(place))
 
 
+def may_unpack_to(file: SourceFile, size: int, *, ratio: int = BOMB_RATIO, floor: int = BOMB_FLOOR) -> int:
+    """The most bytes that a file of this size may unpack to.
+
+    What is packed twice counts from the archive on, each file of it as it is: many small ones would be much together.
+    """
+    return ratio * file.packed if file.packed else max(floor, ratio * size)
+
+
 class _Broken(Exception):
     """The packed content is damaged or incomplete."""
 
@@ -76,6 +84,7 @@ def _refusals(path: Place) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        let_missing_memory_through(error)
         raise InputError(
             f"the file cannot be read ({error.strerror or error})", where=str(path), fix="check its permissions"
         ) from error
@@ -202,14 +211,13 @@ def _limited(path: SourceFile, max_bytes: int, progress: OnProgress | None) -> I
     size_so_far = 0
     with path.open() as file:
         size = os.fstat(file.fileno()).st_size
-        # What is packed twice counts from the archive on, each file of it as it is.
-        source, floor = (path.packed, 0) if path.packed else (size, BOMB_FLOOR)
+        most = may_unpack_to(path, size)
         for chunk in unpack(file):
             size_so_far += len(chunk)
             if kind != "plain":
                 if size_so_far > max_bytes:
                     raise _Bomb(f"unpacks to more than {max_bytes:,} bytes")
-                if size_so_far > floor and size_so_far > BOMB_RATIO * source:
+                if size_so_far > most:
                     raise _Bomb(f"unpacks to more than {BOMB_RATIO} times its size, as no text does")
             if progress is not None:
                 progress(min(file.tell(), size), size)
