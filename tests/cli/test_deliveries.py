@@ -158,6 +158,16 @@ def brought(tmp_path):
     return bring
 
 
+def test_a_file_that_came_meanwhile_is_not_replaced(store, tmp_path):
+    store.pipe_file("/bucket/best.csv", b"theirs")
+    (tmp_path / "best.csv").write_text("ours")
+    with pytest.raises(UsageError, match="this already exists"):
+        remote_deliveries.bring_there(tmp_path / "best.csv", f"{STORE}/best.csv", None, overwrite=False)
+    assert there() == {"best.csv": b"theirs"}
+    remote_deliveries.bring_there(tmp_path / "best.csv", f"{STORE}/best.csv", None, overwrite=True)
+    assert there() == {"best.csv": b"ours"}
+
+
 def test_a_delivery_that_was_killed_can_be_made_again(store, brought, monkeypatch):
     states = states_of(store, lambda: brought(1), monkeypatch)
     whole, refused = states[-1], []
@@ -210,8 +220,10 @@ def test_a_command_that_made_nothing_is_told_so():
         remote_deliveries.bring_there(Path("nothing"), f"{STORE}/model", "model", overwrite=False)
 
 
-def test_the_second_command_at_an_address_is_told_who_is_at_work_and_harms_nothing(capsys, monkeypatch):
+def test_the_second_command_at_an_address_is_told_who_is_at_work_and_harms_nothing(tmp_path, capsys, monkeypatch):
     def meanwhile(*given, command=prepare_command._report_corpus):
+        monkeypatch.undo()
+        monkeypatch.chdir(tmp_path)
         second = threading.Thread(target=lambda: codes.append(prepared("/corpus", "--overwrite")))
         second.start()
         second.join()

@@ -88,6 +88,7 @@ def _refuse_what_is_there(system: Any, path: str, address: str, kind: str | None
     """Refuse what may not be replaced: all that was not asked for, and all that is not of carp's own making."""
     if not path:
         raise UsageError("this address names no bucket or folder", where=address, fix="write it as s3://bucket/key")
+    system.invalidate_cache()  # somebody else may have written there since it was last asked
     if not system.exists(path):
         return
     if kind is None:
