@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import fsspec
 import pytest
 import typer
 
-from carp.cli import entry
+from carp.cli import entry, places
 from carp.cli.elsewhere import at_addresses
 from carp.cli.places import Address, new_place
 from carp.reviews.corpora.corpus import Corpus
 from carp.reviews.shop.made_up_shop import make_shop
-from carp.scale import remote_folders
+from carp.scale import remote_deliveries, remote_exchanges, remote_folders
 from carp.storage import MANIFEST
 
 STORE = "memory://bucket"
@@ -80,7 +81,7 @@ def test_what_is_there_is_replaced_only_if_asked_for(reviews, capsys):
 def test_a_store_that_fails_midway_leaves_nothing_that_looks_whole(reviews, capsys, monkeypatch):
     words = ["prepare", reviews, "--out", f"{STORE}/corpus", "--min-reviews", "1"]
     assert carp(*words) == 0
-    put, done = remote_folders.put, []
+    before, put, done = there("/bucket/corpus"), remote_folders.put, []
 
     def failing(system, local, path):
         done.append(path)
@@ -88,12 +89,10 @@ def test_a_store_that_fails_midway_leaves_nothing_that_looks_whole(reviews, caps
             raise OSError("the bucket is full")
         put(system, local, path)
 
-    monkeypatch.setattr(remote_folders, "put", failing)
+    monkeypatch.setattr(remote_exchanges, "put", failing)
     assert carp(*words, "--overwrite") == 1
     assert "the address cannot be used (OSError: the bucket is full)" in capsys.readouterr().err
-    assert MANIFEST not in there("/bucket/corpus")
-    assert carp("train", f"{STORE}/corpus", "--out", "model", "--model", "bias") == 1
-    assert "its manifest is missing" in capsys.readouterr().err
+    assert there("/bucket/corpus") == before, "what was there is touched only when all of the new is there"
 
 
 class Refusing(fsspec.AbstractFileSystem):  # type: ignore[misc]
@@ -124,7 +123,7 @@ def test_a_training_that_was_stopped_goes_on_though_its_place_is_an_address(revi
     small = ["dimension=6", "filters=5", "latent_size=4", "viewpoints=2", "epochs=2"]
     words = ["train", "corpus", "--out", f"{STORE}/model", "--model", "carp", "--device", "cpu", "--quiet"]
     words += [part for one in small for part in ("--set", one)]
-    monkeypatch.setattr(remote_folders, "bring_there", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(remote_deliveries, "bring_there", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     from carp.recommender import Recommender
 
     with monkeypatch.context() as stopping:
@@ -212,3 +211,33 @@ def test_a_store_whose_package_is_missing_is_told_with_the_command_that_installs
     assert carp(*words, *(["--item", "b"] if words[0] == "predict" else [])) == 1
     told = capsys.readouterr().err
     assert "this kind of address needs the package needyfs. Fix: install it with: pip install needyfs." in told
+
+
+@pytest.mark.parametrize("parser", [places.sealed_folder, places.any_place, places.text_or_file])
+def test_copies_for_a_cluster_are_in_the_folder_that_the_command_begins_in(tmp_path, parser):
+    fsspec.filesystem("memory").pipe_file(f"/bucket/model/{MANIFEST}", b"{}")
+    address = f"{STORE}/model/{MANIFEST}" if parser is places.text_or_file else f"{STORE}/model"
+    seen = {}
+
+    def command(model, engine):
+        assert Path(model).exists()
+        seen[engine] = Path(model).absolute()
+
+    for engine in ("ray", "here"):
+        at_addresses(command)(model=parser(address), engine=engine)
+    assert seen["ray"].is_relative_to(tmp_path)
+    assert seen["ray"].relative_to(tmp_path).parts[0].startswith(".carp-in-")
+    assert not seen["here"].is_relative_to(tmp_path)
+    assert not list(tmp_path.glob(".carp-in-*"))
+
+
+def test_replicas_of_a_service_get_copies_from_the_folder_that_the_command_begins_in(tmp_path, monkeypatch):
+    from carp.serve import ray_replicas
+
+    served = []
+    fsspec.filesystem("memory").pipe_file(f"/bucket/model/{MANIFEST}", b"{}")
+    monkeypatch.setattr(ray_replicas, "run_replicas", lambda options, *_: served.append(options))
+    assert carp("serve", f"{STORE}/model", "--engine", "ray") == 0
+    assert served[0].model.is_relative_to(tmp_path)
+    assert served[0].copies.folder.is_relative_to(tmp_path), "where a newer model is fetched to"
+    assert not list(tmp_path.glob(".carp-in-*"))

@@ -11,7 +11,7 @@ import pytest
 import carp as package
 from carp.cli import entry
 from carp.reviews.shop.made_up_shop import make_shop
-from carp.scale import remote_changes, remote_folders
+from carp.scale import remote_changes, remote_exchanges, remote_folders
 from carp.storage import MANIFEST, SIGNATURE
 
 SOMEBODY = "person-001"
@@ -93,7 +93,7 @@ def test_a_signature_is_there_where_the_model_is(store, tmp_path, capsys):
 
 
 def test_what_only_reads_changes_nothing_there(store, monkeypatch):
-    monkeypatch.setattr(remote_changes, "put", None)
+    monkeypatch.setattr(remote_exchanges, "put", None)
     before = store.there()
     assert carp("update", store.model, "new.csv") == 1, "whoever writes is seen to write"
     assert carp("predict", store.model, "--user", SOMEBODY, "--item", "thing-001") == 0
@@ -129,16 +129,20 @@ def test_a_delivery_that_fails_leaves_the_model_and_says_so(store, capsys, monke
             raise OSError("the bucket is full")
         put(system, local, path)
 
-    def failing_move(one, other, **more):
+    copy = store.system.cp_file
+
+    def failing_copy(one, other, **more):
+        if ".coming/" not in str(one):
+            return copy(one, other)
         done.append(other)
         if len(done) > 2:
             raise OSError("the bucket is full")
-        store.system.copy(one, other)
+        return copy(one, other)
 
     if when == "coming":
-        monkeypatch.setattr(remote_changes, "put", failing)
+        monkeypatch.setattr(remote_exchanges, "put", failing)
     else:
-        monkeypatch.setattr(store.system, "mv", failing_move)
+        monkeypatch.setattr(store.system, "cp_file", failing_copy)
     assert carp("forget", store.model, "--user", SOMEBODY, "--json") == 1
     said = capsys.readouterr()
     assert "the bucket is full); nothing was changed. Fix:" in said.err
@@ -149,16 +153,17 @@ def test_a_delivery_that_fails_leaves_the_model_and_says_so(store, capsys, monke
 def test_where_even_undoing_fails_the_changed_model_is_kept_and_named(store, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    put = remote_folders.put
 
-    def put_beside(system, local, path):
-        if ".coming/" not in path:
-            raise OSError("no answer")
-        put(system, local, path)
+    def silent(*_):
+        raise OSError("no answer")
 
-    monkeypatch.setattr(remote_changes, "put", put_beside)
-    monkeypatch.setattr(store.system, "mv", lambda *_, **__: (_ for _ in ()).throw(OSError("no answer")))
-    assert carp("update", store.model, "new.csv") == 1
+    with monkeypatch.context() as broken:
+        broken.setattr(remote_changes, "put", silent)
+        copy = store.system.cp_file
+        broken.setattr(
+            store.system, "cp_file", lambda one, other: copy(one, other) if ".coming/" not in one else silent()
+        )
+        assert carp("update", store.model, "new.csv") == 1
     told = capsys.readouterr().err
     assert "it is not whole there any more" in told
     kept = next(tmp_path.glob("carp-kept-*/model"))
@@ -167,13 +172,18 @@ def test_where_even_undoing_fails_the_changed_model_is_kept_and_named(store, tmp
     assert MANIFEST not in store.there()
     assert carp("predict", store.model, "--user", SOMEBODY, "--item", "thing-001") == 1
     assert "its manifest is missing" in capsys.readouterr().err
+    assert carp("update", store.model, "new.csv") == 0, "it finishes what is there"
+    assert "ann" in store.fetched(tmp_path / "again").fitted_corpus.users.index()
 
 
 def test_who_reads_while_a_model_is_replaced_gets_the_old_one_the_new_one_or_none(store, tmp_path, monkeypatch):
     """Every single step of a writer is followed by a reader."""
-    old, seen = store.there(), []
+    old, seen, reading = store.there(), [], []
 
-    def read():
+    def read(path):
+        if reading or not str(path).startswith(store.root):  # some stores copy to this machine by the same function
+            return
+        reading.append(path)
         place = tmp_path / f"read-{len(seen)}"
         try:
             remote_folders.bring_here(store.model, place)
@@ -182,15 +192,18 @@ def test_who_reads_while_a_model_is_replaced_gets_the_old_one_the_new_one_or_non
         else:
             package.load(place)
             seen.append({file.name: file.read_bytes() for file in place.iterdir()})
+        reading.clear()
 
-    for name in ("put_file", "mv", "rm_file"):
+    for name in ("put_file", "cp_file", "rm_file"):
         step = getattr(store.system, name)
-        monkeypatch.setattr(store.system, name, lambda *given, step=step, **more: (step(*given, **more), read())[0])
+        monkeypatch.setattr(
+            store.system, name, lambda *given, step=step, **more: (step(*given, **more), read(given[-1]))
+        )
     assert carp("update", store.model, "new.csv") == 0
     new = store.there()
     assert old in seen
     assert new in seen
-    assert "there is no whole folder here: its manifest is missing" in seen
+    assert any("there is no whole folder here: its manifest is missing" in one for one in seen if isinstance(one, str))
     assert all(one in (old, new) or isinstance(one, str) for one in seen)
 
 

@@ -12,7 +12,7 @@ from carp.cli import places
 from carp.cli.entry import COMMANDS, main
 
 READ = {places.sealed_folder, places.changed_folder, places.served_folder, places.any_place, places.text_or_file}
-MADE = {places.new_place, places.new_path}
+MADE = {places.new_place, places.new_corpus, places.new_model, places.new_path}
 OUTPUTS = {"out", "onnx", "predictions", "explanations", "rejects", "log"}
 SECRETS = {("serve", "api_key_file"), ("sign", "key_file")}  # who may read them is looked at
 CHANGING = {("update", "model"), ("forget", "model"), ("aspects", "model"), ("sign", "folder")}

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from carp.cli.places import changed_folder, new_path, new_place, sealed_folder, text_or_file
+from carp.cli.places import changed_folder, new_corpus, new_model, new_path, sealed_folder, text_or_file
 from carp.errors import InputError, UsageError
 
 NEWCOMER = "-"
@@ -23,12 +23,9 @@ CorpusFolder = Annotated[
     Path,
     typer.Argument(metavar="CORPUS", parser=sealed_folder, help="A folder made by carp prepare, or its address."),
 ]
-Out = Annotated[
-    Path,
-    typer.Option(
-        "--out", metavar="PATH", parser=new_place, help="Folder to write, or an address. It must not exist yet."
-    ),
-]
+NEW_FOLDER = "Folder to write, or an address. It must not exist yet."
+OutCorpus = Annotated[Path, typer.Option("--out", metavar="PATH", parser=new_corpus, help=NEW_FOLDER)]
+OutModel = Annotated[Path, typer.Option("--out", metavar="PATH", parser=new_model, help=NEW_FOLDER)]
 OutFile = Annotated[
     Path | None,
     typer.Option("--out", metavar="PATH", parser=new_path, help="File to write. Default: standard output."),

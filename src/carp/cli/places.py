@@ -8,6 +8,7 @@ know paths alone. Files of reviews, items and pairs are plain words to the comma
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from carp.errors import UsageError
 
@@ -45,7 +46,26 @@ class FileNamedThere(Address):
 
 
 class NewThere(Address):
-    """A file or a folder that the command makes."""
+    """A file that the command makes."""
+
+    kind: ClassVar[str | None] = None
+
+
+class NewCorpusThere(NewThere):
+    """A corpus that the command makes."""
+
+    kind = "corpus"
+
+
+class NewModelThere(NewThere):
+    """A model that the command makes."""
+
+    kind = "model"
+
+
+def shared_folder(engine: str | None) -> Path | None:
+    """Where copies have to be that the nodes of a cluster read: they see the folder that the command begins in."""
+    return Path.cwd() if engine == "ray" else None
 
 
 def sealed_folder(text: str | Path) -> Path | Address:
@@ -69,8 +89,18 @@ def any_place(text: str | Path) -> Path | Address:
 
 
 def new_place(text: str | Path) -> Path | Address:
-    """What is made, at a path or at an address."""
+    """A file that is made, at a path or at an address."""
     return _place(text, NewThere)
+
+
+def new_corpus(text: str | Path) -> Path | Address:
+    """A corpus that is made, at a path or at an address."""
+    return _place(text, NewCorpusThere)
+
+
+def new_model(text: str | Path) -> Path | Address:
+    """A model that is made, at a path or at an address."""
+    return _place(text, NewModelThere)
 
 
 def text_or_file(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from carp.cli.messages import progress_bars, say, show_json
-from carp.cli.options import AsJson, Engine, Out, Overwrite, RayAddress, check_engine, key_values
+from carp.cli.options import AsJson, Engine, OutCorpus, Overwrite, RayAddress, check_engine, key_values
 from carp.cli.output_files import check_new_folder
 from carp.cli.reading_options import (
     Columns,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def prepare(
     files: Files = None,
     *,
-    out: Out,
+    out: OutCorpus,
     format: Format = "auto",
     min_reviews: Annotated[int, typer.Option(min=1, help="Drop users and items with fewer reviews.")] = 5,
     copies: Annotated[

@@ -16,7 +16,7 @@ import carp
 from carp.cli.messages import naming, say
 from carp.cli.options import AsJson, Model, OutFile, Overwrite, check_engine
 from carp.cli.output_files import PAGES, check_new_file, format_of
-from carp.cli.places import Address, any_place, new_path, secret_path, served_folder
+from carp.cli.places import Address, any_place, new_path, secret_path, served_folder, shared_folder
 from carp.errors import UsageError
 from carp.shown_addresses import shown_address
 
@@ -158,7 +158,7 @@ def serve(
         waiting=waiting,
         pictures=picture_origins([*(pictures_from or []), *_listed("CARP_PICTURES_FROM")]),
     )
-    with _with_copies(model, options) as options:
+    with _with_copies(model, options, shared_folder(engine)) as options:
         if engine == "ray":
             from carp.serve.ray_replicas import run_replicas
 
@@ -169,14 +169,14 @@ def serve(
 
 
 @contextlib.contextmanager
-def _with_copies(model: Path | Address, options: ServiceOptions) -> Iterator[ServiceOptions]:
+def _with_copies(model: Path | Address, options: ServiceOptions, shared: Path | None) -> Iterator[ServiceOptions]:
     """The options with a copy of a model that is at an address, and the means to fetch a newer one."""
     if not isinstance(model, Address):
         yield options
         return
     from carp.scale.served_copies import served_copies
 
-    with served_copies(model) as copies:
+    with served_copies(model, shared) as copies:
         say(f"Fetching {shown_address(model)} ...")
         yield replace(options, model=copies.fetch() or options.model, copies=copies)
 

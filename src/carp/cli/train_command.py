@@ -14,7 +14,7 @@ from carp.cli.options import (
     AsJson,
     CorpusFolder,
     Engine,
-    Out,
+    OutModel,
     Overwrite,
     RayAddress,
     check_engine,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def train(
     context: typer.Context,
     corpus: CorpusFolder,
-    out: Out,
+    out: OutModel,
     model: Annotated[str, typer.Option(help="Name of a model; carp models lists them.")] = DEFAULT,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the weights and the training order.")] = 0,
     split_seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Seed of the random 80:20 split.")] = 0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -10,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 from carp.errors import CarpError
+from carp.scale.ending_signals import TERMINATED, Terminated, terminable
 from carp.scale.launched_process import STARTED
 from carp.training.checkpoint import CHECKPOINT
 from carp.training.company import LostCompany
@@ -24,11 +23,6 @@ from carp.training.loop import Stopped
 AWHILE = 0.05  # seconds between looks at whether a process has ended
 SETTLING = 20.0  # seconds for the others to end
 HAS_SAID_WHY = (0, 1)  # exit codes of a first process that was stopped: it was done already, or printed what is kept
-TERMINATED = 128 + signal.SIGTERM  # the exit code that shells give to a command ended by SIGTERM
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends all processes as Ctrl-C does."""
 
 
 class ProcessLost(CarpError):
@@ -52,7 +46,7 @@ def run_together(words: Sequence[str], count: int, where: str, environment: Mapp
     started: list[subprocess.Popen[bytes]] = []
     said = [tempfile.TemporaryFile() for _ in range(count)]  # noqa: SIM115
     try:
-        with _terminable():
+        with terminable():
             for rank in range(count):
                 place = {**(environment or os.environ), **own, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                 place.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
@@ -79,20 +73,6 @@ def _started(words: Sequence[str], place: Mapping[str, str], heard: IO[bytes] | 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None, "every process was started with a pipe"
     process.stdin.close()
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM is raised meanwhile, as Ctrl-C is."""
-
-    def end(*_: int | FrameType | None) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _stop(started: Sequence[subprocess.Popen[bytes]], where: str, code: int) -> int:

@@ -1,29 +1,20 @@
 """A sealed folder at an address is changed: fetched, changed here, and brought back in the place of what it was.
 
-The changed files are first put beside the others, under a name that no reader takes. Only when all of them are there
-is the manifest taken away, the files are moved to their places, and the manifest comes last. Who reads meanwhile gets
-the folder as it was, as it is, or is told that there is no whole one.
+Who reads meanwhile gets the folder as it was, as it is, or is told that there is no whole one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import filecmp
-import secrets
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from carp.errors import CarpError, StorageError
 from carp.reviews.sources.addresses import in_short
-from carp.scale.remote_folders import files_at, put, remove, store_of
-from carp.storage import MANIFEST, SIGNATURE
-
-SEALS = (MANIFEST, SIGNATURE)
-COMING = ".coming"  # ends the name of what is on its way; it begins with a dot
-
-
-class HalfThereError(StorageError):
-    """What lies at an address is neither as it was nor as it was to be, and without its manifest."""
+from carp.scale.ending_signals import undisturbed
+from carp.scale.remote_exchanges import AGAIN, HalfThereError, is_there, let_go, move_in, put_beside
+from carp.scale.remote_folders import put, remove, store_of
+from carp.storage import MANIFEST
 
 
 class _Change(NamedTuple):
@@ -31,15 +22,16 @@ class _Change(NamedTuple):
 
     local: Path
     before: Path
-    put: list[str]  # the manifest last
+    put: list[str]  # with the manifest, also where it is the same
     removed: list[str]
 
     @classmethod
-    def of(cls, local: Path, before: Path) -> _Change:
+    def of(cls, local: Path, before: Path) -> _Change | None:
+        """None where nothing is."""
         new, old = _names(local), _names(before)
         same = [name for name in new if name in old and filecmp.cmp(local / name, before / name, shallow=False)]
-        other = sorted(set(new) - set(same), key=lambda name: (name == MANIFEST, name))
-        return cls(local, before, other, sorted(set(old) - set(new)))
+        other, removed = set(new) - set(same), sorted(set(old) - set(new))
+        return cls(local, before, sorted(other | {MANIFEST}), removed) if other or removed else None
 
 
 def _names(folder: Path) -> list[str]:
@@ -55,54 +47,48 @@ def change_there(local: Path, address: str, before: Path) -> bool:
         before: The folder as it was fetched. Where another one is there by now, nothing is changed.
     """
     change = _Change.of(local, before)
-    if not change.put and not change.removed:
+    if change is None:
         return False
     with store_of(address) as (system, path):
-        coming = f"{path}/.{secrets.token_hex(8)}{COMING}"
+        waiting = None
         try:
             _refuse_other(system, path, before, address)
-            for name in change.put:
-                put(system, local / name, f"{coming}/{name}")
+            waiting = put_beside(system, path, local, change.put, (before / MANIFEST).read_bytes())
             _refuse_other(system, path, before, address)  # that took its time
-            _exchange(system, path, coming, change)
-        except CarpError:
-            raise
-        except Exception as error:
+            _exchange(system, path, waiting, change)
+        except HalfThereError:
+            raise  # what waits is what finishes it
+        except BaseException as error:
+            if waiting is not None:
+                let_go(system, waiting)
+            if isinstance(error, CarpError) or not isinstance(error, Exception):
+                raise
             what = f"the change could not be brought here ({in_short(error)}); nothing was changed"
             fix = "check your credentials and the space there, and run the command again"
             raise StorageError(what, where=address, fix=fix) from None
-        finally:
-            with contextlib.suppress(Exception):  # stores of objects have no folders
-                system.rm(coming, recursive=True)
     return True
 
 
 def _refuse_other(system: Any, path: str, before: Path, address: str) -> None:
     """Refuse to replace what is not what was fetched: somebody else has written there."""
-    for name in SEALS:
-        there = system.cat_file(f"{path}/{name}") if system.exists(f"{path}/{name}") else None
-        if there != ((before / name).read_bytes() if (before / name).is_file() else None):
-            what = "somebody else has changed it since it was fetched; nothing was changed"
-            raise StorageError(what, where=address, fix="run the command again, on what is there now")
+    if not is_there(system, path, before):
+        what = "somebody else has changed it since it was fetched; nothing was changed"
+        raise StorageError(what, where=address, fix="run the command again, on what is there now")
 
 
-def _exchange(system: Any, path: str, coming: str, change: _Change) -> None:
-    """Put what is there in the place of what was, the manifest last; or everything as it was."""
-    gone = [one for name, one in files_at(system, path).items() if name in change.removed]
-    left = [one for one in system.find(path) if f"{COMING}/" in one and coming not in one]  # by writers that died
+def _exchange(system: Any, path: str, waiting: str, change: _Change) -> None:
+    """Put what waits in the place of what was; or everything as it was."""
     try:
-        remove(system, [f"{path}/{MANIFEST}"])
-        remove(system, [*gone, *left])
-        for name in change.put:
-            system.mv(f"{coming}/{name}", f"{path}/{name}")
-        if MANIFEST not in change.put:
-            put(system, change.before / MANIFEST, f"{path}/{MANIFEST}")
+        move_in(system, path, waiting)
     except BaseException as error:
-        try:
-            _put_back(system, path, change)
-        except Exception as again:
-            what = f"it is not whole there any more: a change broke off ({in_short(error)}), and so did undoing it "
-            raise HalfThereError(f"{what}({in_short(again)})") from None
+        with undisturbed():
+            try:
+                if is_there(system, path, change.local):
+                    return  # it was the end of it that broke off, or another writer has finished it
+                _put_back(system, path, change)
+            except Exception as again:
+                what = f"it is not whole there any more: a change broke off ({in_short(error)}), and so did undoing it "
+                raise HalfThereError(f"{what}({in_short(again)})", fix=AGAIN) from None
         raise
 
 

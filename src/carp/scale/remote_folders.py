@@ -1,24 +1,27 @@
-"""Files and folders at addresses such as s3://bucket/key, by fsspec: brought here to be read, and brought there whole.
+"""Files and folders at addresses such as s3://bucket/key, by fsspec: what lies there, and bringing it here to be read.
 
-A folder's manifest goes last and is taken away first. So whatever lies at an address without one is not whole, and is
-refused like a folder on the disk without one.
+Whatever lies at an address without a manifest is not whole, and is refused like a folder on the disk without one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
-from carp.errors import StorageError, UsageError
+from carp.errors import StorageError
 from carp.reviews.sources.addresses import address_errors
 from carp.storage import MANIFEST, disk_errors
 
-PROBE = ".carp-may-write"
+COMING = ".coming"  # ends the name of what is on its way; it begins with a dot
+ON_ITS_WAY = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(COMING)}")
 TRIES = 3  # of bringing a folder here that is replaced meanwhile
 
 
@@ -33,39 +36,6 @@ def store_of(address: str) -> Iterator[tuple[Any, str]]:
         yield system, path.rstrip("/")
 
 
-def check_address(address: str, overwrite: bool) -> None:
-    """Refuse an address where something is already, or where nothing may be written, before any work."""
-    with store_of(address) as (system, path):
-        if not overwrite and system.exists(path):
-            raise UsageError("this already exists", where=address, fix="choose another --out, or add --overwrite")
-        _make_room(system, path)
-        probe = f"{path.rsplit('/', 1)[0]}/{PROBE}"
-        system.pipe_file(probe, b"")
-        system.rm_file(probe)
-
-
-def bring_there(local: Path, address: str) -> None:
-    """Put a file or a folder at an address, in the place of what is there."""
-    with store_of(address) as (system, path):
-        if local.is_file():
-            put(system, local, path)
-            return
-        files = {str(one.relative_to(local)): one for one in sorted(local.rglob("*")) if one.is_file()}
-        manifest = files.pop(MANIFEST)
-        before = set(system.find(path)) if system.exists(path) else set()
-        remove(system, [one for one in before if one.endswith(f"/{MANIFEST}")])
-        there = [f"{path}/{name}" for name in files]
-        try:
-            for name, one in files.items():
-                put(system, one, f"{path}/{name}")
-            remove(system, [one for one in before if _plain(one) not in {_plain(t) for t in there}])
-            put(system, manifest, f"{path}/{MANIFEST}")
-        except BaseException:
-            with contextlib.suppress(Exception):  # without its manifest it is not taken for whole anyway
-                remove(system, there)
-            raise
-
-
 def bring_here(address: str, folder: Path) -> Path:
     """A copy of a sealed folder at an address, as a new folder of this machine: of one state of it, and no mixture."""
     with store_of(address) as (system, path):
@@ -77,6 +47,15 @@ def bring_here(address: str, folder: Path) -> Path:
                     return folder
             shutil.rmtree(folder, ignore_errors=True)
     raise StorageError("it is replaced while it is fetched, again and again", where=address, fix="try again later")
+
+
+@contextlib.contextmanager
+def folder_for_copies(shared: Path | None = None) -> Iterator[Path]:
+    """A folder that goes in the end: in a shared one under a hidden name, or where temporary files are."""
+    prefix = "carp-" if shared is None else ".carp-in-"
+    # A service that ends waits for no fetch, which may still write here.
+    with TemporaryDirectory(prefix=prefix, dir=shared, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def bring_any_here(address: str, folder: Path) -> Path:
@@ -103,11 +82,39 @@ def manifest_of(folder: Path) -> bytes | None:
 
 
 def _manifest(system: Any, path: str, address: str) -> bytes:
+    if (found := content_of(system, f"{path}/{MANIFEST}")) is not None:
+        return found
+    what, fix = "there is no whole folder here: its manifest is missing", "check the address, or make it again"
+    if unfinished(system, path):
+        what = f"{what}, since a command that writes here is at its last step, or ended in the middle of it"
+        fix = "try again in a moment; if it stays so, run that command again: it finishes what it began"
+    raise StorageError(what, where=address, fix=fix)
+
+
+def content_of(system: Any, path: str) -> bytes | None:
+    """The content of a small file that may be there."""
     try:
-        return bytes(system.cat_file(f"{path}/{MANIFEST}"))
+        return bytes(system.cat_file(path))
     except FileNotFoundError:
-        what = "there is no whole folder here: its manifest is missing"
-        raise StorageError(what, where=address, fix="check the address, or make it again") from None
+        return None
+
+
+class Listed(NamedTuple):
+    """What a manifest says of its folder."""
+
+    kind: str
+    files: dict[str, dict[str, Any]]
+
+    @classmethod
+    def of(cls, manifest: bytes | None) -> Listed | None:
+        """None where this is no manifest of carp's: other programs have files of that name too."""
+        try:
+            read = json.loads(manifest or b"")
+            kind, files = read["kind"], read["files"]
+        except (ValueError, TypeError, KeyError):
+            return None
+        right = isinstance(kind, str) and isinstance(files, dict)
+        return cls(kind, files) if right and all(isinstance(facts, dict) for facts in files.values()) else None
 
 
 def _copy_here(system: Any, path: str, folder: Path) -> None:
@@ -122,8 +129,28 @@ def _copy_here(system: Any, path: str, folder: Path) -> None:
 
 def files_at(system: Any, path: str) -> dict[str, str]:
     """Where each file of a folder lies, by its name in it. Names that begin with a dot are of what is on its way."""
+    return {name: one for name, one in everything_at(system, path).items() if not name.startswith(".")}
+
+
+def everything_at(system: Any, path: str) -> dict[str, str]:
+    """The same, with the names that begin with a dot."""
     found = {_plain(one)[len(_plain(path)) + 1 :]: one for one in system.find(path)}
-    return {name: one for name, one in found.items() if not name.startswith(".")}
+    return {name: one for name, one in found.items() if name}  # a store may list the folder itself
+
+
+def waiting_at(system: Any, path: str) -> dict[str, list[str]]:
+    """What writers, living or dead, have put beside the files of a folder, by the hidden folder in it."""
+    found: dict[str, list[str]] = {}
+    for name, one in everything_at(system, path).items():
+        hidden, _, inside = name.partition("/")
+        if inside and ON_ITS_WAY.fullmatch(hidden):
+            found.setdefault(f"{path}/{hidden}", []).append(one)
+    return found
+
+
+def unfinished(system: Any, path: str) -> list[str]:
+    """The hidden folders with all that is to come: their manifests were put there last."""
+    return sorted(one for one in waiting_at(system, path) if system.exists(f"{one}/{MANIFEST}"))
 
 
 def _plain(path: str) -> str:
@@ -137,7 +164,7 @@ def remove(system: Any, paths: list[str]) -> None:
             system.rm_file(path)
 
 
-def _make_room(system: Any, path: str) -> None:
+def make_room(system: Any, path: str) -> None:
     """Make the folders above a path. A bucket is never made: a name that was mistyped would become one of its own."""
     if path.startswith("/"):
         system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
@@ -147,7 +174,7 @@ def _make_room(system: Any, path: str) -> None:
 
 def put(system: Any, local: Path, path: str) -> None:
     """Put a file there, and look whether it has arrived."""
-    _make_room(system, path)
+    make_room(system, path)
     system.put_file(str(local), path)
     if int(system.info(path)["size"]) != local.stat().st_size:
         raise OSError(f"{os.path.basename(path)} is not there as a whole")  # noqa: PTH119

@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import mkdtemp
 
-from carp.scale.remote_folders import bring_here, sum_there
+from carp.scale.remote_folders import bring_here, folder_for_copies, sum_there
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,12 @@ class ServedCopies:
 
 
 @contextlib.contextmanager
-def served_copies(address: str) -> Iterator[ServedCopies]:
-    """Copies of a model at an address, all of which are removed in the end."""
-    # A service that ends waits for no fetch, which may still write here.
-    with TemporaryDirectory(prefix="carp-serve-", ignore_cleanup_errors=True) as folder:
-        yield ServedCopies(address, Path(folder))
+def served_copies(address: str, shared: Path | None = None) -> Iterator[ServedCopies]:
+    """Copies of a model at an address, all of which are removed in the end.
+
+    Args:
+        address: Where the model is.
+        shared: A folder that all who read the copies see. None: this machine alone reads them.
+    """
+    with folder_for_copies(shared) as folder:
+        yield ServedCopies(address, folder)
