@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import mmap
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from carp.serve.engine_calls import CallAnswerer
     from carp.serve.shared_readings import SharedReadings
 
-EARLY = 2.0  # seconds after its start: an engine that ends so soon may do so again and again
-MOST_EARLY = 5
+EARLY = 2.0  # seconds after its start: an engine that ends so soon, asked for nothing, may do so again and again
+MOST_EARLY = 5  # in a row
 AWHILE = 0.2  # seconds between looks at whether an engine has died
 STEPS_BETWEEN_LOOKS = 25  # calls, or things made ready beforehand, between looks for garbage
 GIVES_WAY = 10  # nicer by so much than the door, which needs a core for a moment and should not wait for it
@@ -103,6 +104,11 @@ def bundle_sum(model: Path) -> str:
     return hashlib.sha256((model / "manifest.json").read_bytes()).hexdigest()
 
 
+class _Engine(NamedTuple):
+    began: float
+    asked: mmap.mmap  # a byte that it shares with the loader: 1 as soon as somebody has asked it for something
+
+
 class _Family:
     """Engines and who looks after them: one that dies is replaced, and all end with the door."""
 
@@ -110,19 +116,20 @@ class _Family:
         self.door = door
         self.answerer = answerer
         self.readings = readings
-        self.children: dict[int, float] = {}  # process → when it began
-        self.early = 0
+        self.children: dict[int, _Engine] = {}  # by process
+        self.early = 0  # engines in a row that ended as soon as they were there
         self.reporter = 0  # a process that makes the report of results, while there is one
 
     def start(self) -> None:
         ours, theirs = socket.socketpair()
+        asked = mmap.mmap(-1, 1)
         child = os.fork()
         if child == 0:
             theirs.close()
             self.door.close()
-            _live_as_engine(ours, self.answerer, self.readings)
+            _live_as_engine(ours, self.answerer, self.readings, asked)
         ours.close()
-        self.children[child] = time.monotonic()
+        self.children[child] = _Engine(time.monotonic(), asked)
         socket.send_fds(self.door, [frame(EngineStarted(child))], [theirs.fileno()])
         theirs.close()
 
@@ -160,20 +167,23 @@ class _Family:
             self.reporter = 0
 
     def _replace_the_dead(self) -> None:
-        for child, began in list(self.children.items()):
+        for child, engine in list(self.children.items()):
             if not os.waitpid(child, os.WNOHANG)[0]:
                 continue
             del self.children[child]
-            self.early += time.monotonic() - began < EARLY
+            # A request may end engines however often it is made, and must not end the service.
+            by_itself = not engine.asked[0] and time.monotonic() - engine.began < EARLY
+            self.early = self.early + 1 if by_itself else 0
+            engine.asked.close()
             if self.early > MOST_EARLY:
                 raise CarpError("the service stopped as soon as it started", fix="see the messages above")
             self.start()
 
 
-def _live_as_engine(line: socket.socket, answerer: CallAnswerer, readings: SharedReadings) -> None:
+def _live_as_engine(line: socket.socket, answerer: CallAnswerer, readings: SharedReadings, asked: mmap.mmap) -> None:
     code = 1
     try:
-        answer_calls(line, answerer, readings)
+        answer_calls(line, answerer, readings, asked)
         code = 0
     except (BrokenPipeError, ConnectionResetError):
         code = 0  # the door has gone
@@ -201,8 +211,13 @@ class Tidying:
             gc.freeze()
 
 
-def answer_calls(line: socket.socket, answerer: CallAnswerer, readings: SharedReadings) -> None:
-    """Answer until the line is closed; what can be made ready beforehand is, while nobody asks."""
+def answer_calls(
+    line: socket.socket, answerer: CallAnswerer, readings: SharedReadings, noted: mmap.mmap | bytearray
+) -> None:
+    """Answer until the line is closed; what can be made ready beforehand is, while nobody asks.
+
+    The first byte of `noted` becomes 1 when somebody asks.
+    """
     decoder = msgspec.msgpack.Decoder(Call)
     ready = readings.take()
     warming = answerer.service.warming()
@@ -219,6 +234,7 @@ def answer_calls(line: socket.socket, answerer: CallAnswerer, readings: SharedRe
         asked = receive_frame(line)
         if asked is None:
             return
+        noted[0] = 1
         line.sendall(frame(answerer.reply(decoder.decode(asked))))
         tidying.step()
 
