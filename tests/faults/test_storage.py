@@ -301,6 +301,13 @@ def test_an_error_while_filling_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("where", [None, "/elsewhere/reviews.csv"])
+def test_an_error_of_something_else_while_filling_keeps_its_own_place(tmp_path, where):
+    with pytest.raises(StorageError) as caught, new_folder(tmp_path / "thing", "thing"):
+        raise StorageError("cannot be read", where=where)
+    assert caught.value.where == where
+
+
 def test_an_existing_folder_is_not_touched_unless_asked(tmp_path):
     make_folder(tmp_path / "thing", b"old")
     with pytest.raises(UsageError, match="already exists"):
