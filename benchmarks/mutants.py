@@ -77,9 +77,11 @@ ROOMS = {
 }
 # What changes nothing that could be noticed, by file and words, with the reason.
 PAGES = "gives pages of a mapped file back to the system, which can be read again"
+NO_FOLDER = "a file in the place of a folder is not removed by what removes folders; its place is locked for nothing"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("src/carp/persist/bundle_checks.py", "let_go(own[name], first, last)"): PAGES,
     (f"{COLUMNS}/column_checks.py", "let_go(column.data)"): PAGES,
+    (f"{STORED}/leftovers.py", "leftover.is_dir() or leftover.is_symlink() → True (column 11)"): NO_FOLDER,
 }
 
 

@@ -301,6 +301,13 @@ def test_an_error_while_filling_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("where", [None, "/elsewhere/reviews.csv"])
+def test_an_error_of_something_else_while_filling_keeps_its_own_place(tmp_path, where):
+    with pytest.raises(StorageError) as caught, new_folder(tmp_path / "thing", "thing"):
+        raise StorageError("cannot be read", where=where)
+    assert caught.value.where == where
+
+
 def test_an_existing_folder_is_not_touched_unless_asked(tmp_path):
     make_folder(tmp_path / "thing", b"old")
     with pytest.raises(UsageError, match="already exists"):
@@ -497,6 +504,27 @@ def test_a_reader_removes_nothing_and_takes_nothing_from_the_living(tmp_path):
         with pytest.raises(StorageError, match="there is no thing here"):
             check_folder(tmp_path / "thing", "thing")
         (tmp_path / f".thing.{dead}.replaced").rename(tmp_path / "thing")
+
+
+def test_a_reader_of_a_folder_that_is_there_keeps_no_writer_out(tmp_path, monkeypatch):
+    """Whoever holds a place for a moment has others told that somebody writes there."""
+    make_folder(tmp_path / "thing", b"content")
+    (tmp_path / f".thing.{'0' * 16}.replaced").mkdir()
+    monkeypatch.setattr(leftovers, "holding_if_free", lambda path: pytest.fail("the place was locked"))
+    check_folder(tmp_path / "thing", "thing")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_living_writer_has_set_aside_is_left_to_it(tmp_path, there):
+    """Before the new folder stands in its place, and after, where the two cannot be exchanged in one step."""
+    aside = tmp_path / f".thing.{'0' * 16}.replaced"
+    aside.mkdir()
+    if there:
+        (tmp_path / "thing").mkdir()
+    with holding(tmp_path / "thing"), ThreadPoolExecutor(1) as other:
+        other.submit(sweep, tmp_path, "*").result()
+    assert aside.exists()
+    assert (tmp_path / "thing").exists() == there
 
 
 def test_what_took_the_place_meanwhile_is_not_replaced_by_what_was_set_aside(tmp_path, monkeypatch):
