@@ -325,6 +325,14 @@ def test_a_folder_of_somebody_else_is_never_overwritten(tmp_path):
     assert listing(tmp_path) == {"thesis/chapter.tex": b"years of work"}
 
 
+def test_an_empty_folder_is_of_nobody_and_may_be_replaced(tmp_path):
+    (tmp_path / "thing").mkdir()
+    with pytest.raises(UsageError, match="this already exists"):
+        make_folder(tmp_path / "thing", b"new")
+    make_folder(tmp_path / "thing", b"new", overwrite=True)
+    assert (tmp_path / "thing" / "a.txt").read_bytes() == b"new"
+
+
 # ---- leftovers
 
 

@@ -127,7 +127,7 @@ def refuse_existing(
     where = str(shown or path)
     if path.exists() and not overwrite:
         raise UsageError("this already exists", where=where, fix=f"{other}, or {hint}")
-    if path.exists() and overwrite and any(path.iterdir()) and not (path / MANIFEST).exists():
+    if path.exists() and any(path.iterdir()) and not (path / MANIFEST).exists():
         raise UsageError("this folder was not made by carp and is not overwritten", where=where, fix=other)
 
 
