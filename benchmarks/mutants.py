@@ -67,9 +67,9 @@ ROOMS = {
     "readers": Room(
         [f"{READ}/{name}.py" for name in ("unpacking", "line_reading", "ledger", "json_lines")]
         + [f"{READ}/{name}.py" for name in ("json_values", "sheets", "frames", "source_files")]
-        + [f"{READ}/{name}.py" for name in ("encodings", "beer_blocks", "recognition", "gathering")],
+        + [f"{READ}/{name}.py" for name in ("encodings", "beer_blocks", "recognition", "gathering", "markup")],
         [
-            f"{FAULTS}/test_bad_reviews.py",
+            *(f"{FAULTS}/test_{name}.py" for name in ("bad_reviews", "hostile_reviews", "hostile_tables")),
             *(f"tests/reviews/test_{n}.py" for n in ("formats", "line_reading", "ledger", "source_files")),
             *(f"tests/reviews/test_{n}.py" for n in ("strange_names", "languages", "item_files")),
         ],

@@ -123,7 +123,7 @@ def opened(location: Location, how: Reading) -> Iterator[SourceFile]:
 
 
 def _remove(copy: SourceFile) -> None:
-    if copy.dataset:
+    if copy.dataset and not copy.path.is_symlink():
         shutil.rmtree(copy.path)
     else:
         copy.path.unlink(missing_ok=True)
