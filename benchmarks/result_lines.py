@@ -11,15 +11,15 @@ from typing import Any
 
 
 def put_line(out: Path, line: dict[str, Any]) -> None:
-    """Write a part's line in the place of its last one of the same model."""
+    """Write a part's line in the place of its last one of the same model, on cores of its own or on shared ones."""
     before = out.read_text("utf-8").splitlines() if out.exists() else []
     kept = [old for old in before if _measured(json.loads(old)) != _measured(line)]
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("\n".join([*kept, json.dumps(line)]) + "\n", encoding="utf-8")
 
 
-def _measured(line: dict[str, Any]) -> tuple[str, str | None]:
-    return line["part"], line.get("model")
+def _measured(line: dict[str, Any]) -> tuple[str, str | None, bool]:
+    return line["part"], line.get("model"), "of_cores" in line
 
 
 def tell_report(report: dict[str, Any]) -> int:
