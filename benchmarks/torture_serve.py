@@ -168,7 +168,7 @@ def _watch(port: int, end: Connection) -> None:
             except (ConnectionError, http.client.RemoteDisconnected):
                 if fresh:
                     raise
-                kept.close()  # it asked nothing when all places were taken, and made room: who asks again connects again
+                kept.close()  # asking nothing, it had to make room for others: who asks again connects again
                 found.sent_away += 1
                 status = _health_of(kept)
             found.seconds.append(time.perf_counter() - began if status == 200 else float("inf"))
@@ -293,6 +293,7 @@ class Paced(asyncio.Protocol):
     def __init__(self, statuses: Counter[str], free: list[Paced]) -> None:
         self.statuses, self.free = statuses, free
         self.received = bytearray()
+        self.ended = False  # the service said that this answer is the last
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: Any = transport
@@ -309,12 +310,14 @@ class Paced(asyncio.Protocol):
             status = head[9:12].decode()
             retry = re.search(rb"retry-after: [1-9]", head)
             self.statuses[status if status != "503" or retry else "503 without Retry-After"] += 1
-            self.free.append(self)
+            self.ended = b"connection: close" in head
+            if not self.ended:
+                self.free.append(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self in self.free:  # one that was not used for long
             self.free.remove(self)
-        else:
+        elif not self.ended:
             self.statuses["lost"] += 1
 
 

@@ -13,7 +13,7 @@ from carp.serve import front_door, http_connection
 from carp.serve.access_control import RateLimit
 from carp.serve.answer_writing import STRETCH, Outgoing
 from carp.serve.connection_places import KEPT_FOR_PROBES, Places
-from opened_door import HEALTH, REQUEST, until, waiting, with_door
+from opened_door import HEALTH, REQUEST, answer_of, until, waiting, with_door
 
 LARGE = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -22,6 +22,7 @@ class Someone:
     def __init__(self, client_key, stage="answering"):
         self.client_key = client_key
         self.stage = stage
+        self.heard = True
 
 
 def seated(places, client, number, stage="answering"):
@@ -112,6 +113,54 @@ def test_who_came_without_a_place_has_one_when_it_asks_and_there_is_one_by_then(
     with_door(test, most=5)
 
 
+async def first_line(one):
+    one.setblocking(False)
+    return (await asyncio.get_running_loop().sock_recv(one, 65_536)).partition(b"\r\n")[0]
+
+
+def test_who_has_just_come_is_heard_before_others_that_come_in_the_same_moment_take_their_place():
+    async def test(opened):
+        busy = await waiting(opened, 4)
+        idle = await opened.connect(REQUEST % 1)
+        await answer_of(idle[0])
+        with contextlib.ExitStack() as stack:
+            come = [stack.enter_context(socket.create_connection(("127.0.0.1", opened.port))) for _ in range(20)]
+            for one in come:
+                one.sendall(HEALTH)
+            assert {await first_line(one) for one in come} == {b"HTTP/1.1 200 OK"}
+        opened.app.go_on.set()
+        for _, writer in (*busy, idle):
+            writer.close()
+
+    with_door(test, most=5)
+
+
+def test_who_says_nothing_makes_room_after_a_moment(monkeypatch):
+    monkeypatch.setattr(front_door, "TIME_TO_SPEAK", 0.0)
+    monkeypatch.setattr(front_door, "LOOK", 0.001)
+
+    async def test(opened):
+        silent = [await opened.connect() for _ in range(5)]
+        await until(lambda: [one.heard for one in opened.door.connections] == [True] * 5)
+        assert (await opened.asked(REQUEST.replace(b"1.1", b"1.0") % 1)).startswith(b"HTTP/1.1 200 ")
+        assert opened.door.evicted == 1
+        for _, writer in silent:
+            writer.close()
+
+    with_door(test, most=5)
+
+
+def test_guests_that_were_answered_leave_before_those_that_were_not_heard_yet_and_these_before_those_who_wait():
+    places = Places(1)
+    seated(places, "a", 1)
+    waits, new, answered = Someone("a", "waiting"), Someone("a", "head"), Someone("a", "lingering")
+    new.heard = False
+    guests = [waits, new, answered, *(Someone("a", "waiting") for _ in range(KEPT_FOR_PROBES - 3))]
+    for one in guests:
+        assert places.take_in(one) is None
+    assert [places.take_in(Someone("a", "waiting")) for _ in range(3)] == [answered, new, waits]
+
+
 class NoDescriptors(socket.socket):
     """A listening socket of a process that may open nothing more, until it was asked so many times."""
 
@@ -155,8 +204,9 @@ def test_a_door_without_descriptors_does_not_rest_while_somebody_quiet_can_go(mo
     monkeypatch.setattr(front_door, "REST", 3_600.0)
 
     async def test(opened):
-        quiet = [await opened.connect() for _ in range(3)]
-        await until(lambda: len(opened.door.connections) == 3)
+        quiet = [await opened.connect(REQUEST % n) for n in range(3)]
+        for reader, _ in quiet:
+            await answer_of(reader)
         with full_door(opened, 1) as (_, client):
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(client, HEALTH)

@@ -2,6 +2,7 @@
 
 No client is counted while places are free. When all are taken, a client that has more than its share makes room: for
 others, and for itself. Of its connections those go first whose answers are not taken, then those that ask nothing.
+Who has just come is let speak first: what they ask is on its way, and many come in the same moment.
 Beside the places a few are kept for probes, so that health is answered whoever has the others.
 """
 
@@ -59,7 +60,7 @@ class Places:
 
     def take_in(self, one: HttpConnection) -> HttpConnection | None:
         """Let somebody in without a place, and say which guest has to leave for that."""
-        leaves = next(iter(self.guests), None) if len(self.guests) >= KEPT_FOR_PROBES else None
+        leaves = self._guest_who_leaves() if len(self.guests) >= KEPT_FOR_PROBES else None
         if leaves is not None:
             self.leave(leaves)
         self.guests[one] = None
@@ -80,7 +81,7 @@ class Places:
         self._not_taking.pop(one, None)
         if one not in self.taken:
             return
-        if one.stage in QUIET:
+        if one.stage in QUIET and one.heard:
             self._quiet[one] = None
         elif one.stage == NOT_TAKING:
             self._not_taking[one] = None
@@ -88,6 +89,11 @@ class Places:
     def longest_quiet(self) -> HttpConnection | None:
         """Who can go where the system has no room for another connection."""
         return next(iter((*self._not_taking, *self._quiet)), None)
+
+    def _guest_who_leaves(self) -> HttpConnection:
+        """Who has been answered or has had their time, then who has said nothing yet, then who has come first."""
+        silent = [one for one in self.guests if one.stage in QUIET]
+        return next((one for one in silent if one.heard), silent[0] if silent else next(iter(self.guests)))
 
     def _who_leaves(self, newcomer: HttpConnection) -> HttpConnection | None:
         if self._of_client[newcomer.client_key] >= self.share:

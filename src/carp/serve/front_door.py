@@ -30,6 +30,7 @@ BEGUN_AT_ONCE = 8  # requests
 BEGUN_IN_A_CROWD = 2  # requests, while more connections wait than are taken at once: the last of them may be a probe
 URGENT = (b"/health", b"/healthz", b"/ready")  # who asks this waits behind nobody
 LOOK = 0.25  # seconds between looks at whose time is over
+TIME_TO_SPEAK = 1.0  # seconds in which who has just come makes room for nobody
 REST = 0.05  # seconds in which nobody is taken, where the system has no descriptor left
 TELL_AGAIN = 60.0  # seconds until the log says so once more
 SENT_AWAY_AT_ONCE = 64  # connections whose time is over
@@ -222,6 +223,9 @@ class FrontDoor:
         while True:
             await asyncio.sleep(LOOK)
             now = self.now()
+            for connection in self.connections:
+                if connection.came < now - TIME_TO_SPEAK:
+                    connection.note_heard()
             late = [connection for connection in list(self.connections) if connection.deadline < now]
             for number, connection in enumerate(late, 1):
                 if connection.deadline < now:  # still: others had their turn in between

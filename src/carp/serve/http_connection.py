@@ -47,6 +47,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self.door = door
         self.deadline = 0.0
         self.stage = ""
+        self.came = door.now()
+        self.heard = False  # something of it has been read, or it has had its time to speak
         self.client = ("", 0)
         self.client_key = ""  # what counts as one client
         self.server: tuple[str, int] | None = None
@@ -123,6 +125,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             size = self._reader.next_piece()
             piece, self._unread = self._unread[:size], self._unread[size:]
             self.door.spend(self._reader.read(piece))
+            self.note_heard()
             self._last_requests.note_read(len(piece), completed=bool(self._reader.complete))
             self._complete.extend(self._reader.complete)
             self._reader.complete.clear()
@@ -162,6 +165,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._thrown_away += number
         if self._thrown_away > MOST_LINGERING:
             self._transport.abort()
+
+    def note_heard(self) -> None:
+        """From now on this may leave for others while it asks nothing."""
+        if not self.heard:
+            self.heard = True
+            self.door.note_stage(self)
 
     # ---- requests
 
