@@ -44,6 +44,7 @@ from result_lines import put_line, where_and_when
 
 START = 120  # seconds
 SWAPS = 50
+FLOODING = 900  # connections of a flood: beyond its places the service closes idle ones, and that is not what is asked
 MOST_WARMING = 10  # rounds before memory is measured
 BETWEEN_LOOKS = 0.01  # seconds between two looks at health
 STANDS_STILL = 0.01  # growth of memory in a round below which all is kept that will be
@@ -353,10 +354,13 @@ async def _flood(
     drawn, loop = random.Random(seed), asyncio.get_running_loop()
     statuses: Counter[str] = Counter()
     free: list[Paced] = []
-    began, sent = loop.time(), 0
+    began, sent, opened = loop.time(), 0, 0
     while (now := loop.time()) - began < seconds:
         while sent < (now - began) * rate:
             if not free:
+                if opened == FLOODING:
+                    break  # until somebody is answered
+                opened += 1
                 await loop.create_connection(lambda: Paced(statuses, free), "127.0.0.1", port)
             free.pop().ask(explain_request(drawn.choice(users), drawn.choice(items)))
             sent += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import io
 import json
 import os
@@ -91,6 +92,26 @@ def lived(monkeypatch):
         return asyncio.run(everything())
 
     return run
+
+
+@pytest.fixture
+def own_garbage():
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("own_garbage")
+def test_who_listens_never_looks_through_much_garbage_at_once(lived):
+    """As a command it was to look after hundreds of thousands of objects, which took a quarter of a second."""
+    gc.set_threshold(400_000)
+
+    async def test(service, life):
+        assert 0 < gc.get_threshold()[0] <= 2_000
+        service._stop()
+        await life
+
+    lived(test)
 
 
 def told_to_ask_again(head):

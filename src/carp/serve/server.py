@@ -36,6 +36,7 @@ DESCRIPTORS_BESIDE = 64
 DESCRIPTORS_OF_A_LOADER = 8  # with one more for each engine that it starts
 MOST_WATCHING = 32  # connections at the port for metrics, which asks for no key
 LAST_ANSWERS = 3.0  # seconds before the last call of a stop: whoever is not answered by then is refused, not cut off
+NEW_BEFORE_A_LOOK = 1_000  # objects; the command that starts the service lets hundreds of thousands gather
 LOOK = 1.0  # seconds between looks at who waits too long
 FOR_OTHERS = 200.0  # requests a second for one address that is not this machine's
 
@@ -200,6 +201,7 @@ class Service:
             doors.append(self._open(watching, metrics, MOST_WATCHING))
         gc.collect()
         gc.freeze()  # what is here for good is not looked through again and again
+        gc.set_threshold(NEW_BEFORE_A_LOOK)  # of what is new, little at a time: nobody is answered meanwhile
         await self._work(listening, loop)
         await self._end(doors)
 
