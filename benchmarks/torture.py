@@ -309,7 +309,7 @@ def main() -> int:
     options = Options(given.seed, given.share, given.device)
     chosen = {name: PARTS[name].cut(options) for name in given.parts}
     wrong, began = 0, time.monotonic()
-    if given.within:
+    if given.within and os.getpgrp() != os.getpid():  # who begins a session leads a group already
         os.setpgrp()  # so that what still runs at the end can be ended with its children
     for name, tally in finished(chosen, given.jobs, given.within):
         line = line_of(name, tally, options)
