@@ -43,6 +43,7 @@ ROOMS = {
                 "storage",
                 "durability",
                 "linked_folders",
+                "mounted_folders",
                 "signatures",
                 "secret_files",
                 "hostile_folders",
