@@ -10,25 +10,18 @@ import signal
 import fsspec
 import pytest
 
-import carp as package
 from carp.cli import entry
-from carp.reviews.shop.made_up_shop import make_shop
 from carp.scale import remote_folders
 from carp.scale.remote_changes import change_there
 from carp.scale.remote_exchanges import finish_there
 from carp.storage import MANIFEST, new_folder
+from watched_store import files_below, let_be_below, states_below
 
 MODEL = "memory://bucket/model"
 TERMINATED = 143
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory, single_thread):
-    frame = make_shop(people=12, things=8, reviews_per_person=6, seed=1).frame()
-    made = package.Recommender("bias", min_reviews=1, device="cpu").fit(package.read_reviews(frame), progress=False)
-    folder = tmp_path_factory.mktemp("saved") / "model"
-    made.save(folder)
-    return folder
+there = functools.partial(files_below, "/bucket/model")
+states_of = functools.partial(states_below, "/bucket/model")
+let_be = functools.partial(let_be_below, "/bucket/model")
 
 
 @pytest.fixture
@@ -62,28 +55,6 @@ def change(store, tmp_path):
 
 def carp(*words):
     return entry.main(list(map(str, words)))
-
-
-def there():
-    system = fsspec.filesystem("memory")
-    return {one.removeprefix("/bucket/model/"): system.cat_file(one) for one in system.find("/bucket/model")}
-
-
-def let_be(system, state):
-    system.store.clear()
-    for name, content in state.items():
-        system.pipe_file(f"/bucket/model/{name}", content)
-
-
-def states_of(system, work, monkeypatch):
-    """What is there after each step of some work: a killed command leaves one of these."""
-    seen = [there()]
-    with monkeypatch.context() as watching:
-        for name in ("pipe_file", "put_file", "cp_file", "rm_file"):
-            step = getattr(system, name)
-            watching.setattr(system, name, lambda *given, step=step: (step(*given), seen.append(there()))[0])
-        work()
-    return seen
 
 
 def readable(state):

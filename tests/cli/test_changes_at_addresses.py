@@ -10,20 +10,10 @@ import pytest
 
 import carp as package
 from carp.cli import entry
-from carp.reviews.shop.made_up_shop import make_shop
 from carp.scale import remote_changes, remote_exchanges, remote_folders
 from carp.storage import MANIFEST, SIGNATURE
 
 SOMEBODY = "person-001"
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory, single_thread):
-    frame = make_shop(people=12, things=8, reviews_per_person=6, seed=1).frame()
-    made = package.Recommender("bias", min_reviews=1, device="cpu").fit(package.read_reviews(frame), progress=False)
-    folder = tmp_path_factory.mktemp("saved") / "model"
-    made.save(folder)
-    return folder
 
 
 @pytest.fixture(params=["memory", "local"])

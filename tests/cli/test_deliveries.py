@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import threading
@@ -16,8 +17,11 @@ from carp.errors import StorageError, UsageError
 from carp.reviews.shop.made_up_shop import make_shop
 from carp.scale import remote_deliveries
 from carp.storage import MANIFEST, new_folder
+from watched_store import files_below, let_be_below, states_below
 
 STORE = "memory://bucket"
+states_of = functools.partial(states_below, "/bucket")
+let_be = functools.partial(let_be_below, "/bucket")
 
 
 @pytest.fixture(autouse=True)
@@ -42,25 +46,7 @@ def prepared(place, *more):
 
 
 def there(place=""):
-    system = fsspec.filesystem("memory")
-    return {one.removeprefix(f"/bucket{place}/"): system.cat_file(one) for one in system.find(f"/bucket{place}")}
-
-
-def states_of(system, work, monkeypatch):
-    """Everything in the store before and after each step of some work: a killed command leaves one of these."""
-    seen = [there()]
-    with monkeypatch.context() as watching:
-        for name in ("pipe_file", "put_file", "cp_file", "rm_file"):
-            step = getattr(system, name)
-            watching.setattr(system, name, lambda *given, step=step: (step(*given), seen.append(there()))[0])
-        work()
-    return seen
-
-
-def let_be(system, state):
-    system.store.clear()
-    for name, content in state.items():
-        system.pipe_file(f"/bucket/{name}", content)
+    return files_below(f"/bucket{place}")
 
 
 @pytest.mark.parametrize("place", ["/data", ""])
