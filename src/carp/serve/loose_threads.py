@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 Given = ParamSpec("Given")
@@ -20,20 +21,17 @@ async def in_loose_thread(work: Callable[Given, Found], *given: Given.args, **na
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Found] = loop.create_future()
 
-    def tell(answer: Callable[[], None]) -> None:
+    def tell(finish: Callable[[], None]) -> None:
         if not found.done():
-            answer()
+            finish()
 
     def run() -> None:
-        answer: Callable[[], None]
         try:
-            value = work(*given, **named)
-            answer = lambda: found.set_result(value)  # noqa: E731
+            finish = partial(found.set_result, work(*given, **named))
         except BaseException as error:
-            failure = error
-            answer = lambda: found.set_exception(failure)  # noqa: E731
+            finish = partial(found.set_exception, error)
         with suppress(RuntimeError):  # the loop has ended: nobody asks any more
-            loop.call_soon_threadsafe(tell, answer)
+            loop.call_soon_threadsafe(tell, finish)
 
     threading.Thread(target=run, daemon=True).start()
     return await found
