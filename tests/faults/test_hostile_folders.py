@@ -464,4 +464,5 @@ def test_hostile_bundles_are_refused_or_answer_in_numbers():
     report = hostile_bundles.run(range(first, first + BUNDLES))
     assert report["faults"] == [], f"python benchmarks/hostile_bundles.py --seed {first} --bundles {BUNDLES}"
     assert sum(report["counts"].values()) == BUNDLES
-    assert report["counts"].get("refused", 0) > BUNDLES / 3
+    if BUNDLES >= 40:  # of fewer, chance alone may leave hardly one to refuse
+        assert report["counts"].get("refused", 0) > BUNDLES / 3
