@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import pathlib
@@ -204,8 +205,9 @@ def test_arrays_come_back_as_they_were(tmp_path):
         "none": np.zeros((0, 4), np.int64),
         "one": np.array(3, np.int8),
     }
-    save_arrays(tmp_path / "x.safetensors", arrays)
-    found = load_arrays(tmp_path / "x.safetensors")
+    file = tmp_path / "x.safetensors"
+    assert save_arrays(file, arrays) == hashlib.sha256(file.read_bytes()).hexdigest()
+    found = load_arrays(file)
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
         assert found[name].dtype == array.dtype
@@ -238,6 +240,18 @@ def test_arrays_that_do_not_lie_end_to_end_are_refused(tmp_path, places):
     good = arrays_at(tmp_path / "good", *enumerate([(0, 8), (8, 16)]))
     with good.open("rb") as opened:
         assert [len(array) for array in array_files.mapped_arrays(opened, good).values()] == [8, 8]
+
+
+def test_arrays_are_mapped_however_far_the_file_was_read(tmp_path):
+    file = tmp_path / "x.safetensors"
+    save_arrays(file, {"numbers": np.arange(50)})
+    with file.open("rb") as opened:
+        opened.read()
+        end = array_files.header_end(opened)
+        opened.read()
+        found = array_files.mapped_arrays(opened, file)["numbers"]
+    np.testing.assert_array_equal(found, np.arange(50))
+    assert array_files.place_in(found) == end
 
 
 def test_truncated_arrays_are_refused(tmp_path):
