@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from carp.storage import (
     check_folder,
     folder_locks,
     holding,
+    holding_in_turn,
     new_folder,
     new_folders,
     opened_folder,
@@ -203,6 +205,32 @@ def test_an_interrupt_while_a_place_is_taken_is_no_other_error(tmp_path, closed,
     monkeypatch.setattr(fcntl, "flock", interrupted)
     with pytest.raises(KeyboardInterrupt), holding(tmp_path / "thing"):
         pass
+
+
+def test_who_writes_in_turn_waits_for_who_was_there_before(tmp_path, monkeypatch):
+    place, asked, wrote, really = tmp_path / "thing", threading.Event(), [], fcntl.flock
+
+    def flock(handle, how):
+        try:
+            really(handle, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            asked.set()
+            if how & fcntl.LOCK_NB:
+                raise
+            really(handle, how)
+
+    def write():
+        with holding_in_turn(place):
+            wrote.append("second")
+
+    with ThreadPoolExecutor(1) as pool:
+        with holding(place):
+            monkeypatch.setattr(fcntl, "flock", flock)
+            second = pool.submit(write)
+            assert asked.wait(60)
+            wrote.append("first")
+        second.result(60)
+    assert wrote == ["first", "second"]
 
 
 def test_a_second_thread_is_refused_in_words(tmp_path):

@@ -214,30 +214,44 @@ def test_arrays_come_back_as_they_were(tmp_path):
         np.testing.assert_array_equal(found[name], array)
 
 
-def arrays_at(path, *places):
-    """A file that says its arrays of bytes lie at these places, and is as long as the last of them reaches."""
-    facts = {
-        f"a{n}": {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]} for n, (begin, end) in places
-    }
-    heading = json.dumps(facts).encode()
-    path.write_bytes(len(heading).to_bytes(8, "little") + heading + bytes(max(end for _, (_, end) in places)))
+def arrays_saying(path, places, *, length=None, size=16):
+    """A file of `size` bytes of arrays, whose header says what it likes of them and of its own length."""
+    heading = json.dumps({f"a{n}": {"dtype": "U8", **place} for n, place in enumerate(places)}).encode()
+    path.write_bytes((length or len(heading)).to_bytes(8, "little") + heading + bytes(size))
     return path
 
 
-ENDS = {
-    "over each other": [(0, 8), (0, 8), (8, 16)],
-    "partly over each other": [(0, 8), (4, 16)],
-    "with a gap": [(0, 8), (9, 16)],
-    "not from the beginning": [(1, 16)],
+def span(begin, end):
+    return {"shape": [end - begin], "data_offsets": [begin, end]}
+
+
+ALL, TWO = span(0, 16), [span(0, 8), span(8, 16)]
+UNTRUE_HEADERS = {
+    "arrays over each other": ({"places": [span(0, 8), *TWO]}, "do not lie end to end"),
+    "arrays partly over each other": ({"places": [span(0, 8), span(4, 16)]}, "do not lie end to end"),
+    "arrays with a gap": ({"places": [span(0, 8), span(9, 16)]}, "do not lie end to end"),
+    "arrays not from the beginning": ({"places": [span(1, 16)]}, "do not lie end to end"),
+    "longer than the file": ({"places": [ALL], "length": 1 << 20}, "header is longer than it can be"),
+    "longer than any": ({"places": [ALL], "length": 1 << 60}, "header is longer than it can be"),
+    "arrays longer than the file": ({"places": [ALL], "size": 15}, "length is not what it says"),
+    "arrays shorter than the file": ({"places": [ALL], "size": 17}, "length is not what it says"),
+    "half a place": ({"places": [{**ALL, "shape": [16.0]}]}, "a place in it is no number"),
+    "a negative place": ({"places": [{**ALL, "shape": [-4, -4]}]}, "a place in it is no number"),
+    "a place beyond all disks": ({"places": [{**ALL, "data_offsets": [0, 1 << 60]}]}, "a place in it is no number"),
+    "a shape of another size": ({"places": [{**ALL, "shape": [4, 5]}]}, "has not the length it says"),
+    "an end before the beginning": (
+        {"places": [{"shape": [0], "data_offsets": [16, 0]}]},
+        "has not the length it says",
+    ),
 }
 
 
-@pytest.mark.parametrize("places", ENDS.values(), ids=ENDS)
-def test_arrays_that_do_not_lie_end_to_end_are_refused(tmp_path, places):
-    file = arrays_at(tmp_path / "arrays", *enumerate(places))
-    with file.open("rb") as opened, pytest.raises(DamagedError, match="do not lie end to end"):
+@pytest.mark.parametrize(("said", "refusal"), UNTRUE_HEADERS.values(), ids=UNTRUE_HEADERS)
+def test_arrays_are_not_mapped_by_an_untrue_header(tmp_path, said, refusal):
+    file = arrays_saying(tmp_path / "arrays", **said)
+    with file.open("rb") as opened, pytest.raises(DamagedError, match=refusal):
         array_files.mapped_arrays(opened, file)
-    good = arrays_at(tmp_path / "good", *enumerate([(0, 8), (8, 16)]))
+    good = arrays_saying(tmp_path / "good", TWO)
     with good.open("rb") as opened:
         assert [len(array) for array in array_files.mapped_arrays(opened, good).values()] == [8, 8]
 
