@@ -233,6 +233,13 @@ def test_who_writes_in_turn_waits_for_who_was_there_before(tmp_path, monkeypatch
     assert wrote == ["first", "second"]
 
 
+def test_a_lock_needs_no_command_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [])  # as where another program brings Python along
+    refused = pytest.raises(UsageError, match=rf"another process is writing here \(python, process {os.getpid()} ")
+    with holding(tmp_path / "thing"), ThreadPoolExecutor(1) as other, refused:
+        other.submit(holding(tmp_path / "thing").__enter__).result()
+
+
 def test_a_second_thread_is_refused_in_words(tmp_path):
     with sole_writer(tmp_path / "thing"), ThreadPoolExecutor(1) as other:
 

@@ -385,6 +385,16 @@ def test_who_writes_a_file_sweeps_what_dead_writers_of_this_very_file_left(tmp_p
     assert sorted(tmp_path.iterdir()) == [left[1], tmp_path / "note[1].json"]
 
 
+def test_who_writes_a_file_leaves_folders_and_links_that_are_called_like_leftovers(tmp_path):
+    folder, link = (tmp_path / f".note.json.{owner}.partial" for owner in ("0123456789abcdef", "fedcba9876543210"))
+    folder.mkdir()
+    link.symlink_to(tmp_path / "somebody's")
+    write_bytes(tmp_path / "somebody's", b"own")
+    write_bytes(tmp_path / "note.json", b"whole")
+    assert folder.is_dir()
+    assert link.read_bytes() == b"own"
+
+
 def in_a_process(code, *arguments):
     """What another process prints."""
     code = f"import sys\nfrom pathlib import Path\n{code}"

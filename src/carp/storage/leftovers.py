@@ -29,9 +29,9 @@ def leftovers(parent: Path, pattern: str, kind: str) -> list[Path]:
 def sweep_files(parent: Path, pattern: str) -> None:
     """Remove the unfinished files of dead writers."""
     for leftover in leftovers(parent, pattern, "partial"):
-        if leftover.is_dir() or leftover.is_symlink():
-            continue
-        with contextlib.suppress(OSError), leftover.open("rb+") as file:
+        if leftover.is_symlink():
+            continue  # no writer makes one, and it would be followed
+        with contextlib.suppress(OSError), leftover.open("rb+") as file:  # a folder cannot be opened so
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while the writer lives
             leftover.unlink(missing_ok=True)
 
