@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 STRICT = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+NOUGHT = {"O_RDONLY"}  # flags that are the number 0: nothing changes without them
 Found = Iterator[tuple[ast.expr, str]]
 
 
@@ -97,13 +98,16 @@ def _flags(node: ast.AST, source: str) -> Found:
     """Flags that are put together, without one of them."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr) and _is_constant(node.right):
         yield node, ast.get_source_segment(source, node.left) or ""
-        if _is_constant(node.left):
+        if _is_constant(node.left) and _name(node.left) not in NOUGHT:
             yield node, ast.get_source_segment(source, node.right) or ""
 
 
 def _is_constant(node: ast.expr) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return name.isupper()
+    return _name(node).isupper()
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _edges(node: ast.AST, source: str) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -141,6 +142,28 @@ def test_a_replaced_folder_leaves_nothing_beside_the_new_one(tmp_path, monkeypat
             write_bytes(partial / "a.txt", content)
     assert (tmp_path / "thing" / "a.txt").read_bytes() == b"new"
     assert [item.name for item in tmp_path.iterdir()] == ["thing"]
+
+
+@pytest.mark.parametrize("number", [None, *folders.NO_EXCHANGE])
+def test_where_the_system_cannot_exchange_folders_that_is_no_error(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(folders, "_exchange", lambda: number and refusing(number))
+    assert not folders.exchanged(tmp_path / "one", tmp_path / "other")
+
+
+def test_folders_that_may_not_be_exchanged_are_an_error_of_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "_exchange", lambda: refusing(errno.EACCES))
+    with pytest.raises(PermissionError, match="other"):
+        folders.exchanged(tmp_path / "one", tmp_path / "other")
+
+
+def refusing(number):
+    """A function of the system that fails with this number."""
+
+    def call(*_):
+        ctypes.set_errno(number)
+        return -1
+
+    return call
 
 
 @pytest.mark.skipif(folders._exchange() is None, reason="this system cannot exchange two folders in one step")

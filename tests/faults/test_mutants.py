@@ -49,7 +49,8 @@ TURNED = """
 def outer(value, other):
     if value < 0 and other:
         raise ValueError("below 0")
-    flags = os.O_RDONLY | os.O_NOFOLLOW
+    flags = os.O_RDWR | os.O_NOFOLLOW
+    nought = os.O_RDONLY | os.O_NOFOLLOW
     chosen = [one for one in other if 0 <= one < 9]
     return flags if chosen else None
 """
@@ -69,8 +70,9 @@ def test_conditions_are_turned_and_their_parts_dropped_each_once(tmp_path, monke
             "if (other):",
             "if (value < 0):",
             "if value <= 0 and other:",
-            "flags = os.O_RDONLY",
+            "flags = os.O_RDWR",
             "flags = os.O_NOFOLLOW",
+            "nought = os.O_RDONLY",  # which is 0, so that nothing changes without it
             "chosen = [one for one in other if True]",
             "chosen = [one for one in other if False]",
             "chosen = [one for one in other if 0 < one < 9]",

@@ -132,6 +132,8 @@ def test_with_a_key_in_the_environment_nothing_unsigned_is_read_and_what_is_made
     monkeypatch.setenv("CARP_KEY_FILE", str(key))
     with pytest.raises(DamagedError, match="it is not signed"):
         check_folder(folder, "thing")
+    sign_folder(folder, "thing", key)
+    check_folder(folder, "thing")
     with new_folder(tmp_path / "new", "thing") as partial:
         write_bytes(partial / "a.txt", b"content")
     check_folder(tmp_path / "new", "thing")

@@ -600,6 +600,12 @@ def test_a_reader_who_may_not_rename_is_told_that_nothing_is_there(tmp_path, mon
         check_folder(tmp_path / "thing", "thing")
 
 
+def test_a_file_is_no_folder(tmp_path):
+    write_bytes(tmp_path / "thing", b"content")
+    with pytest.raises(StorageError, match="there is no thing here"):
+        check_folder(tmp_path / "thing", "thing")
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_folder_set_aside_comes_back_under_its_own_name_alone(tmp_path, there):
     make_folder(tmp_path / "thing.v2", b"second")
