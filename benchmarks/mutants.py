@@ -49,6 +49,7 @@ ROOMS = {
                 "hostile_folders",
                 "checked_on_use",
                 "block_sums",
+                "manifests",
                 "bundles",
             )
         ]

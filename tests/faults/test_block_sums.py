@@ -79,6 +79,22 @@ def test_fewer_sums_than_blocks_are_no_manifest(large):
         pass
 
 
+def test_what_was_checked_is_mapped_without_being_summed_again(large, blocks_summed):
+    with opened_folder(large, "thing") as opened:
+        opened.check_all()
+        summed = len(blocks_summed)
+        np.testing.assert_array_equal(opened.arrays(FILE, mmap=True)["numbers"], np.arange(1000))
+    assert len(blocks_summed) == summed > 2
+
+
+@pytest.mark.parametrize(("mmap", "least"), [(True, 1), (True, 1 << 30), (False, 1)])
+def test_arrays_are_mapped_where_they_are_large_and_may_be(large, monkeypatch, mmap, least):
+    monkeypatch.setattr(block_sums, "LARGE", least)
+    with opened_folder(large, "thing") as opened:
+        found = opened.arrays(FILE, mmap=mmap)["numbers"]
+        assert isinstance(found, np.memmap) == (mmap and least == 1)
+
+
 def test_a_block_is_summed_once(large, blocks_summed):
     with opened_folder(large, "thing") as opened:
         _, texts = opened.arrays_but(FILE, "texts")
