@@ -24,7 +24,8 @@ def large(tmp_path, monkeypatch):
     monkeypatch.setattr(block_sums, "LEAST_BLOCK", BLOCK)
     with new_folder(tmp_path / "thing", "thing") as partial:
         texts = np.frombuffer(b"word " * 2000, np.uint8)
-        save_arrays(partial / FILE, {"numbers": np.arange(1000), "texts": texts})
+        pages = np.zeros((4, BLOCK), np.uint8)
+        save_arrays(partial / FILE, {"numbers": np.arange(1000), "pages": pages, "texts": texts})
     return tmp_path / "thing"
 
 
@@ -59,6 +60,14 @@ def test_a_file_without_the_array_that_may_wait_is_checked_as_a_whole(large):
         opened.arrays_but(FILE, "texts")  # the damage is in what waits
     with opened_folder(large, "thing") as opened, pytest.raises(DamagedError, match="differs from what was saved"):
         opened.arrays_but(FILE, "nothing of this name")
+
+
+@pytest.mark.parametrize("name", ["numbers", "pages"])
+def test_what_is_no_row_of_bytes_may_not_wait(large, name):
+    with opened_folder(large, "thing") as opened:
+        arrays, left = opened.arrays_but(FILE, name)
+    assert left is None
+    assert name in arrays
 
 
 def test_large_files_without_sums_of_blocks_are_checked_together(large):
