@@ -70,13 +70,16 @@ def test_what_is_no_row_of_bytes_may_not_wait(large, name):
     assert name in arrays
 
 
-def test_large_files_without_sums_of_blocks_are_checked_together(large):
+def test_large_files_without_sums_of_blocks_are_checked_together(large, monkeypatch):
     manifest = json.loads((large / MANIFEST).read_text())
     del manifest["files"][FILE]["blocks"]
     (large / MANIFEST).write_text(json.dumps(manifest))
     damage(large, -1)
     with opened_folder(large, "thing") as opened, pytest.raises(DamagedError, match="differs from what was saved"):
         opened.check_large()
+    monkeypatch.setattr(block_sums, "LARGE", 1 << 30)
+    with opened_folder(large, "thing") as opened:
+        opened.check_large()  # none is large: this one is checked when it is read
 
 
 def test_fewer_sums_than_blocks_are_no_manifest(large):
@@ -96,12 +99,11 @@ def test_what_was_checked_is_mapped_without_being_summed_again(large, blocks_sum
     assert len(blocks_summed) == summed > 2
 
 
-@pytest.mark.parametrize(("mmap", "least"), [(True, 1), (True, 1 << 30), (False, 1)])
-def test_arrays_are_mapped_where_they_are_large_and_may_be(large, monkeypatch, mmap, least):
-    monkeypatch.setattr(block_sums, "LARGE", least)
+@pytest.mark.parametrize(("mmap", "smaller", "mapped"), [(True, 0, True), (True, 1, False), (False, 0, False)])
+def test_arrays_are_mapped_where_they_are_large_and_may_be(large, monkeypatch, mmap, smaller, mapped):
+    monkeypatch.setattr(block_sums, "LARGE", (large / FILE).stat().st_size + smaller)
     with opened_folder(large, "thing") as opened:
-        found = opened.arrays(FILE, mmap=mmap)["numbers"]
-        assert isinstance(found, np.memmap) == (mmap and least == 1)
+        assert isinstance(opened.arrays(FILE, mmap=mmap)["numbers"], np.memmap) == mapped
 
 
 def test_a_block_is_summed_once(large, blocks_summed):

@@ -18,6 +18,7 @@ from carp.storage import (
     new_folders,
     seal,
     sign_folder,
+    signatures,
     write_bytes,
 )
 
@@ -156,8 +157,25 @@ def test_a_key_that_is_too_short_or_no_key_is_refused(folder, tmp_path, content)
     assert sign(folder, tmp_path)
     with pytest.raises(UsageError, match="a key has"):
         check_signed(folder, "thing", key_in(tmp_path / "bad", content))
-    with pytest.raises(StorageError, match="the key cannot be read"):
+    with pytest.raises(StorageError, match=r"the key cannot be read \(No such file or directory\)"):
         check_signed(folder, "thing", tmp_path / "none")
+
+
+@pytest.mark.parametrize("length", [32, 4096])
+def test_a_key_may_have_as_many_bytes_as_the_message_says(folder, tmp_path, length):
+    allowed = key_in(tmp_path / "allowed", b"k" * length)
+    sign_folder(folder, "thing", allowed)
+    check_signed(folder, "thing", allowed)
+
+
+def test_a_key_that_cannot_be_read_for_a_reason_without_a_number_is_told(folder, key, monkeypatch):
+    def broken(path, most):
+        raise OSError("the stick was pulled out")
+
+    sign_folder(folder, "thing", key)
+    monkeypatch.setattr(signatures, "read_secret", broken)
+    with pytest.raises(StorageError, match=r"the key cannot be read \(the stick was pulled out\)"):
+        check_signed(folder, "thing", key)
 
 
 def test_what_is_damaged_is_not_signed(folder, key):

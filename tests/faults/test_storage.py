@@ -26,6 +26,7 @@ from carp.storage import (
     array_files,
     block_sums,
     check_folder,
+    disk_errors,
     holding,
     holding_if_free,
     leftovers,
@@ -276,6 +277,23 @@ def test_truncated_arrays_are_refused(tmp_path):
         file.write_bytes(whole[:cut])
         with pytest.raises(DamagedError):
             load_arrays(file)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EIO, "Input/output error"), r"the disk refused \(Input/output error\)"),
+        (OSError("the stick was pulled out"), r"the disk refused \(the stick was pulled out\)"),
+    ],
+)
+def test_what_the_disk_says_is_told_once_and_without_numbers(tmp_path, error, said):
+    with pytest.raises(StorageError, match=said), disk_errors(tmp_path):
+        raise error
+
+
+def test_a_disk_that_finds_no_memory_is_out_of_memory(tmp_path):
+    with pytest.raises(MemoryError, match="Cannot allocate"), disk_errors(tmp_path):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
 
 # ---- whole folders

@@ -34,7 +34,7 @@ def disk_errors(where: Path) -> Iterator[None]:
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             what, fix = "writing is not allowed here", "choose a folder you may write to"
         elif error.errno == errno.ENOMEM:
-            raise MemoryError(error.strerror or str(error)) from error
+            raise MemoryError(error.strerror) from error
         elif error.errno in (errno.ENOTDIR, errno.EEXIST):
             what, fix = "a file stands where a folder is needed", "choose another place"
         else:
