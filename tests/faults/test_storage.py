@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ from carp.storage import (
     block_sums,
     check_folder,
     disk_errors,
+    folder_size,
     holding,
     holding_if_free,
     leftovers,
@@ -36,6 +38,7 @@ from carp.storage import (
     opened_folder,
     read_json,
     read_json_lines,
+    readable_size,
     save_arrays,
     sweep,
     write_bytes,
@@ -197,7 +200,30 @@ def test_a_log_cut_off_by_a_kill_gives_its_whole_lines(tmp_path):
         log.write_bytes(whole[:cut])
         found = read_json_lines(log)
         assert found == [{"epoch": epoch} for epoch in range(len(found))]
-        assert len(found) >= whole[:cut].count(b"\n")
+        assert len(found) == whole[: cut + 1].count(b"\n")  # a value that is whole counts, if only its end of line went
+    log.write_bytes(b'{"epoch": 0}\n\n \n{"epoch": 1}\n')
+    assert read_json_lines(log) == [{"epoch": 0}, {"epoch": 1}]
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (1_500_000, "1.5 MB"),
+        (2.5e9, "2.5 GB"),
+        (4e12, "4000.0 GB"),
+    ],
+)
+def test_sizes_are_told_in_units_of_a_thousand(size, said):
+    assert readable_size(size) == said
+
+
+def test_the_size_of_a_folder_is_that_of_its_files(tmp_path):
+    for name, size in (("a", 3), ("deep/b", 5)):
+        write_bytes(tmp_path / "thing" / name, bytes(size))
+    assert folder_size(tmp_path / "thing") == 8
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
@@ -411,6 +437,18 @@ def test_who_writes_a_file_leaves_folders_and_links_that_are_called_like_leftove
     write_bytes(tmp_path / "note.json", b"whole")
     assert folder.is_dir()
     assert link.read_bytes() == b"own"
+
+
+def test_who_writes_a_file_begins_again_where_it_was_swept_before_it_was_locked(tmp_path, monkeypatch):
+    def swept(handle, how):
+        for left in tmp_path.glob(".*.partial"):
+            left.unlink()
+        monkeypatch.undo()
+
+    monkeypatch.setattr(fcntl, "flock", swept)
+    write_bytes(tmp_path / "note.json", b"whole")
+    assert (tmp_path / "note.json").read_bytes() == b"whole"
+    assert [one.name for one in tmp_path.iterdir()] == ["note.json"]
 
 
 def in_a_process(code, *arguments):

@@ -147,7 +147,7 @@ def read_json_lines(path: Path) -> list[Any]:
     *lines, rest = path.read_text("utf-8").split("\n")
     values = [json.loads(line) for line in lines if line.strip()]
     with contextlib.suppress(ValueError):
-        values += [json.loads(rest)] if rest.strip() else []
+        values.append(json.loads(rest))  # after the last whole line nothing is left, which is no value either
     return values
 
 
