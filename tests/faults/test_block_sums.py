@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -37,6 +38,38 @@ def blocks_summed(monkeypatch):
         block_sums.CheckedBlocks, "_check_block", lambda self, number: summed.append(number) or check(self, number)
     )
     return summed
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, 2 * BLOCK, 2 * BLOCK + 1])
+def test_a_large_file_has_a_sum_of_each_block_however_it_is_read(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(block_sums, "LARGE", size)
+    monkeypatch.setattr(block_sums, "LEAST_BLOCK", BLOCK)
+    monkeypatch.setattr(block_sums, "BYTES_AT_ONCE", 300)
+    content = bytes(number % 251 for number in range(size))
+    (tmp_path / "file").write_bytes(content)
+    sums = [hashlib.sha256(content[at : at + BLOCK]).hexdigest() for at in range(0, size, BLOCK)]
+    blocks = {"bytes": BLOCK, "sha256": "".join(sums)}
+    expected = {"bytes": size, "sha256": hashlib.sha256(content).hexdigest(), "blocks": blocks}
+    assert block_sums.facts_of(tmp_path / "file") == expected
+    monkeypatch.setattr(block_sums, "LARGE", size + 1)
+    expected.pop("blocks")
+    assert block_sums.facts_of(tmp_path / "file") == expected
+
+
+def test_blocks_grow_where_there_would_be_too_many():
+    most = block_sums.LEAST_BLOCK * block_sums.MOST_BLOCKS
+    assert block_sums.block_size(most) == block_sums.LEAST_BLOCK
+    assert block_sums.block_size(most + 1) == 2 * block_sums.LEAST_BLOCK
+
+
+def test_there_are_as_many_threads_as_cores_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 5}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    assert block_sums._cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    assert block_sums._cores() == 9
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert block_sums._cores() == 1
 
 
 def damage(folder, place):
@@ -104,6 +137,43 @@ def test_arrays_are_mapped_where_they_are_large_and_may_be(large, monkeypatch, m
     monkeypatch.setattr(block_sums, "LARGE", (large / FILE).stat().st_size + smaller)
     with opened_folder(large, "thing") as opened:
         assert isinstance(opened.arrays(FILE, mmap=mmap)["numbers"], np.memmap) == mapped
+
+
+SUMS = {"bytes": block_sums.LEAST_BLOCK, "sha256": "0" * 2 * block_sums.DIGITS}
+UNTRUE = {
+    "a list": [1, 2],
+    "no block": {"sha256": SUMS["sha256"]},
+    "half a block": {**SUMS, "bytes": float(block_sums.LEAST_BLOCK)},
+    "a block that is too small": {**SUMS, "bytes": block_sums.LEAST_BLOCK // 2, "sha256": "0" * 4 * block_sums.DIGITS},
+    "three times a block": {**SUMS, "bytes": 3 * block_sums.LEAST_BLOCK, "sha256": "0" * block_sums.DIGITS},
+    "numbers for sums": {**SUMS, "sha256": [0] * 2 * block_sums.DIGITS},
+    "a sum too many": {**SUMS, "sha256": "0" * 3 * block_sums.DIGITS},
+}
+
+
+@pytest.mark.parametrize("blocks", UNTRUE.values(), ids=UNTRUE)
+def test_what_are_no_sums_of_blocks_is_refused(blocks):
+    facts = {"bytes": 2 * block_sums.LEAST_BLOCK}
+    assert block_sums.BlockSums.of(facts) is None
+    assert block_sums.BlockSums.of({**facts, "blocks": SUMS}) == (block_sums.LEAST_BLOCK, ("0" * 64, "0" * 64))
+    with pytest.raises(ValueError, match="sums"):
+        block_sums.BlockSums.of({**facts, "blocks": blocks})
+
+
+def test_where_nothing_is_asked_for_nothing_is_summed(large, blocks_summed):
+    with opened_folder(large, "thing") as opened:
+        _, texts = opened.arrays_but(FILE, "texts")
+        summed = len(blocks_summed)
+        assert texts.between(5 * BLOCK, 5 * BLOCK).tobytes() == b""
+    assert len(blocks_summed) == summed
+
+
+def test_a_file_that_was_cut_off_after_it_was_opened_differs(large):
+    with opened_folder(large, "thing") as opened:
+        _, texts = opened.arrays_but(FILE, "texts")
+        os.truncate(large / FILE, (large / FILE).stat().st_size - 5000)
+        with pytest.raises(DamagedError, match="differs from what was saved"):
+            texts.whole()
 
 
 def test_a_block_is_summed_once(large, blocks_summed):
