@@ -154,3 +154,23 @@ def _next_steps(recommender: Recommender, out: Path, user: str) -> str:
         command("train", out / "corpus", options=["--model", "bias", "--out", out / "bias"]),
     ]
     return "\n".join(["What to try next:", *(f"  {step}" for step in steps)])
+
+
+def made_up_shop(recommender: Recommender) -> Shop | None:
+    """The demo's shop if the model was trained on it, else None. In the shop every rating has a known cause."""
+    from carp.reviews.shop.made_up_shop import make_shop
+
+    fitted = recommender.fitted_corpus
+    if not fitted.users[0].startswith("person-") or not fitted.items[0].startswith("thing-"):
+        return None
+    for size in (SHOP_SIZE, QUICK_SHOP_SIZE):
+        for seed in sorted({recommender.seed, recommender.split_seed}):
+            shop = make_shop(seed=seed, **size)
+            written = {(review.user, review.item): review.text for review in shop.reviews}
+            pairs = zip(fitted.user.tolist(), fitted.item.tolist(), strict=True)
+            if all(
+                written.get((fitted.users[user], fitted.items[item])) == fitted.texts[record]
+                for record, (user, item) in enumerate(pairs)
+            ):
+                return shop
+    return None

@@ -22,14 +22,17 @@ import typer
 import carp
 from carp.cli import (
     about_commands,
+    evaluate_command,
+    explain_commands,
     export_command,
     measure_commands,
+    predict_command,
     prepare_command,
+    recommend_command,
     serve_commands,
     sign_command,
     train_command,
     upkeep_commands,
-    use_commands,
 )
 from carp.cli.elsewhere import at_addresses
 from carp.errors import CarpError, CarpWarning, UsageError, is_missing_memory, telling_of_options
@@ -40,12 +43,12 @@ NEW_BEFORE_A_LOOK = 400_000  # objects after which Python looks for garbage; imp
 COMMANDS = (
     prepare_command.prepare,
     train_command.train,
-    use_commands.evaluate,
-    use_commands.predict,
-    use_commands.explain,
-    use_commands.summary,
-    use_commands.aspects,
-    use_commands.recommend,
+    evaluate_command.evaluate,
+    predict_command.predict,
+    explain_commands.explain,
+    explain_commands.summary,
+    explain_commands.aspects,
+    recommend_command.recommend,
     export_command.export,
     upkeep_commands.update,
     upkeep_commands.forget,
