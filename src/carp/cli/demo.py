@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carp.cli.messages import coloured
 from carp.errors import UsageError
 from carp.storage import disk_errors, read_json, readable_size, write_bytes, write_json
 
@@ -128,14 +129,7 @@ def _explain(recommender: Recommender, user: str, item: str, page: Path, show: T
     explanation = recommender.explain(user, item)
     write_bytes(page, explanation_page(explanation).encode())
     show("An explanation, for the held-out pair where the texts help most:\n")
-    show(explanation_text(explanation, colour=_coloured()))
-
-
-def _coloured() -> bool:
-    import os
-    import sys
-
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    show(explanation_text(explanation, colour=coloured()))
 
 
 def _next_steps(recommender: Recommender, out: Path, user: str) -> str:

@@ -1,8 +1,7 @@
-"""Commands that say why: the reasons of a rating, the sentences that matter to a person, what people write about."""
+"""Commands that say why: reasons of a rating, profiles, what matters to a person, and what people write about."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import carp
-from carp.cli.messages import naming, say, show_json
+from carp.cli.messages import coloured, naming, say, show_json
 from carp.cli.options import AsJson, ChangedModel, Model, Newcomer, OutFile, Overwrite, newcomer_reviews
 from carp.cli.output_files import PAGES, check_new_file, format_of
 from carp.cli.places import any_place
@@ -18,6 +17,7 @@ from carp.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from carp.explain.explanation import Explanation
+    from carp.explain.profiles import PersonProfile, ThingProfile
     from carp.explain.reading_guide import Seeds
     from carp.recommender import Recommender
 
@@ -50,33 +50,68 @@ def explain(
             found = recommender.explain(user, item, **detail)
         else:
             found = recommender.explain_for(texts, item, **detail)
-    _deliver_explanation(found, shape, out)
+    _deliver(_explanation_as(found, shape, out), shape, out, "explanation")
 
 
-def _deliver_explanation(explanation: Explanation, format: str, out: Path | None) -> None:
-    from carp.storage import write_bytes
-
-    if format == "html":
+def _explanation_as(found: Explanation, shape: str, out: Path | None) -> str:
+    if shape == "html":
         from carp.render.html_page import explanation_page
 
-        written = explanation_page(explanation)
-    elif format == "json":
+        return explanation_page(found)
+    if shape == "json":
         from carp.render.explanation_json import explanation_json
 
-        written = explanation_json(explanation)
-    else:
-        from carp.render.terminal import explanation_text
+        return explanation_json(found)
+    from carp.render.terminal import explanation_text
 
-        colour = out is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        written = explanation_text(explanation, colour=colour)
+    return explanation_text(found, colour=out is None and coloured())
+
+
+def _deliver(written: str, shape: str, out: Path | None, what: str) -> None:
+    """Write it to the file that was asked for, or print it."""
+    from carp.storage import write_bytes
+
+    content = f"{written.rstrip()}\n".encode("utf-8", "replace")
     if out is not None:
-        write_bytes(out, f"{written.rstrip()}\n".encode("utf-8", "replace"))
-        say(f"The explanation is in {out}.")
-    elif format == "text":
+        write_bytes(out, content)
+        say(f"The {what} is in {out}.")
+    elif shape == "text":
         print(written)
     else:  # pages and JSON are always UTF-8, also where the terminal is not
         sys.stdout.flush()
-        sys.stdout.buffer.write(f"{written.rstrip()}\n".encode("utf-8", "replace"))
+        sys.stdout.buffer.write(content)
+
+
+def profile(
+    model: Model,
+    user: Annotated[str | None, typer.Option(help="Show what this person cares about.")] = None,
+    item: Annotated[str | None, typer.Option(help="Show what people like and dislike about this thing.")] = None,
+    format: Annotated[
+        Literal["text", "html", "json"] | None, typer.Option(help="Default: by the ending of --out, else text.")
+    ] = None,
+    out: OutFile = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a person cares about, or what people like and dislike about a thing."""
+    if (user is None) == (item is None):
+        fix = "give either --user or --item"
+        raise UsageError("it is not clear whose profile to show", where="carp profile", fix=fix)
+    shape = format_of(out, "json" if as_json else format, PAGES)
+    if out is not None:
+        check_new_file(out, overwrite)
+    recommender = carp.load(model)
+    with naming(model):
+        found = recommender.profile(user=user, item=item)
+    _deliver(_profile_as(found, shape, out), shape, out, "profile")
+
+
+def _profile_as(found: PersonProfile | ThingProfile, shape: str, out: Path | None) -> str:
+    from carp.render.profile_views import profile_json, profile_page, profile_text
+
+    if shape == "html":
+        return profile_page(found)
+    return profile_json(found) if shape == "json" else profile_text(found, colour=out is None and coloured())
 
 
 def summary(
