@@ -79,22 +79,31 @@ def recommend(
         raise UsageError(what, where="carp recommend", fix="give either a user or --all")
     wish: dict[str, Any] = {"by": by, "diversity": diversity, "min_reviews": min_reviews, "category": category}
     if user is None:
-        if reviews is not None:
-            raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
-        if why:
-            raise UsageError("--why is for one person", where="carp recommend", fix="leave out --all or --why")
+        _refuse_for_everybody(reviews, why)
         if out is not None:
             check_new_file(out, overwrite)
         with _everybody(model, number, {**wish, "among": _ids(among)}, engine, ray_address) as people:
             _write_all(people, out, as_json, titles)
-        return
+    else:
+        _refuse_for_one(engine, {"--out": out is not None, "--overwrite": overwrite, "--titles": titles})
+        texts = newcomer_reviews(user, reviews)
+        _recommend_one(model, user, number, {**wish, "among": _ids(among)}, texts, as_json, why=why)
+
+
+def _refuse_for_everybody(reviews: str | None, why: bool) -> None:
+    if reviews is not None:
+        raise UsageError("--reviews is for a newcomer", where="carp recommend", fix="leave out --all or --reviews")
+    if why:
+        raise UsageError("--why is for one person", where="carp recommend", fix="leave out --all or --why")
+
+
+def _refuse_for_one(engine: str, given: dict[str, bool]) -> None:
+    """Options that only make sense with --all, where they are given."""
     if engine != "here":
         raise UsageError("one person needs no cluster", where="--engine", fix="give --all, or leave --engine out")
-    if out is not None or overwrite or titles:
-        option = "--out" if out is not None else "--overwrite" if overwrite else "--titles"
+    option = next((name for name, is_given in given.items() if is_given), None)
+    if option is not None:
         raise UsageError(f"{option} only works with --all", where="carp recommend", fix=f"leave out {option}")
-    texts = newcomer_reviews(user, reviews)
-    _recommend_one(model, user, number, {**wish, "among": _ids(among)}, texts, as_json, why=why)
 
 
 def _ids(file: Path | None) -> list[str] | None:
