@@ -104,7 +104,7 @@ def loaded(given: argparse.Namespace) -> Iterator[Group]:
     """Bundles as they are; those of one model on one split belong together."""
     import carp
     from carp.bench.cells import all_settings, changed
-    from carp.cli.use_commands import made_up_shop as shop_of
+    from carp.cli.demo import made_up_shop as shop_of
 
     groups: dict[tuple[Any, ...], Group] = {}
     for path in given.bundles:

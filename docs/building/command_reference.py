@@ -52,7 +52,7 @@ def command_reference() -> str:
 
 def parameters_of(command: Callable[..., Any]) -> list[Parameter]:
     """
-    >>> from carp.cli.use_commands import recommend
+    >>> from carp.cli.recommend_command import recommend
     >>> [one.typed for one in parameters_of(recommend)]  # doctest: +ELLIPSIS
     ['MODEL', 'USER', '--all', '-n, --number N', ...]
     """

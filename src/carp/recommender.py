@@ -36,6 +36,7 @@ from carp.ranking.advisor import STRANGER, Advisor
 from carp.ranking.best_first import check_number
 from carp.ranking.wishes import Order, Wish, allowed_things
 from carp.reviews.corpora.corpus import Corpus, build_corpus
+from carp.reviews.corpora.string_column import StringColumn
 from carp.reviews.documents import ReviewCut
 from carp.reviews.readable import ReadableDocument
 from carp.reviews.split import Split, split_corpus
@@ -526,9 +527,9 @@ class Recommender:
         name = as_id(user, "user")
         number = self.fitted_corpus.users.index().get(name, STRANGER)
         if number < 0:
-            close = nearest(name, self.fitted_corpus.users.index()) if self._may_compare("user") else ""
-            guess = f" ({close})" if close.startswith("did") else ""
-            note = f"the model has never seen the user {name!r}{guess}: these things are popular with everybody"
+            guess = self._guess(self.fitted_corpus.users, name)
+            meant = f" ({guess})" if guess else ""
+            note = f"the model has never seen the user {name!r}{meant}: these things are popular with everybody"
             return Recommendations(self.advisor.popular(wish), note)
         found = self.advisor.with_known(number, wish) if include_known else next(self.advisor.ranked([number], wish))[1]
         note = f"{name} has no training reviews: these things are popular with everybody"
@@ -756,8 +757,7 @@ class Recommender:
         index, text = known.index(), as_id(name, kind)
         number = index.get(text, -1)
         if number < 0:
-            close = nearest(text, index) if self._may_compare(kind) else ""
-            fix = close if close.startswith("did") else f"give a {kind} of the training data"
+            fix = self._guess(known, text) or f"give a {kind} of the training data"
             raise UnknownIdError(f"the model has never seen the {kind} {text!r}", fix=fix)
         return number
 
@@ -773,9 +773,11 @@ class Recommender:
         number = self.fitted_corpus.items.index().get(as_id(item, "item"), -1)
         return self.fitted_corpus.title(number) if number >= 0 else None
 
-    def _may_compare(self, kind: Literal["user", "item"]) -> bool:
-        known = self.fitted_corpus.users if kind == "user" else self.fitted_corpus.items
-        return len(known) < MOST_COMPARED
+    @staticmethod
+    def _guess(known: StringColumn, name: str) -> str | None:
+        """The known id that was meant, if one is much like it."""
+        close = nearest(name, known.index()) if len(known) < MOST_COMPARED else ""
+        return close if close.startswith("did") else None
 
     # ---- judging
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 
 import pytest
 
@@ -14,18 +14,9 @@ from carp.bench.results_folder import BENCH, read_results
 
 
 @pytest.fixture
-def command(monkeypatch):
+def command(call_script):
     """The script as it is called; its exit code."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["comparison.py", *map(str, words)])
-        try:
-            comparison.main()
-        except SystemExit as ended:
-            return ended.code
-        return 0
-
-    return run
+    return partial(call_script, comparison)
 
 
 def lines(file):

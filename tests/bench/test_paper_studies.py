@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
+from functools import partial
 
 import pytest
 
@@ -16,19 +16,10 @@ SMALL = {"epochs": 1, "dimension": 4, "filters": 3, "latent_size": 2, "viewpoint
 
 
 @pytest.fixture
-def command(monkeypatch):
+def command(monkeypatch, call_script):
     monkeypatch.setattr(paper_studies, "STUDIED", ["routing", "logic_unit"])
     monkeypatch.setattr(paper_studies, "settings_for", lambda source: SMALL)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["paper_studies.py", *map(str, words)])
-        try:
-            paper_studies.main()
-        except SystemExit as ended:
-            return ended.code
-        return 0
-
-    return run
+    return partial(call_script, paper_studies)
 
 
 def identities(folder):

@@ -590,7 +590,7 @@ def bundle(recommender, saved):
 
 
 def test_the_command_shows_both_kinds_of_figures(bundle, capsys):
-    from carp.cli.use_commands import evaluate
+    from carp.cli.evaluate_command import evaluate
 
     evaluate(bundle, explanations=True, pairs=20, as_json=True)
     found = json.loads(capsys.readouterr().out)
@@ -603,7 +603,7 @@ def test_the_command_shows_both_kinds_of_figures(bundle, capsys):
 
 
 def test_options_of_explanations_need_explanations(bundle):
-    from carp.cli.use_commands import evaluate
+    from carp.cli.evaluate_command import evaluate
 
     for option in ({"pairs": 5}, {"against": [bundle]}, {"aspects": bundle}):
         with pytest.raises(UsageError, match="only works with explanations"):
@@ -611,8 +611,7 @@ def test_options_of_explanations_need_explanations(bundle):
 
 
 def test_the_demo_s_shop_is_known_again_and_no_other(corpus, recommender):
-    from carp.cli.demo import QUICK_SHOP_SIZE
-    from carp.cli.use_commands import made_up_shop
+    from carp.cli.demo import QUICK_SHOP_SIZE, made_up_shop
 
     assert made_up_shop(recommender) is None
     demo = make_shop(seed=0, **QUICK_SHOP_SIZE)

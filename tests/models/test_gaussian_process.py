@@ -9,9 +9,9 @@ import torch
 from carp.errors import UsageError
 from carp.models import gaussian_process
 from carp.models.gaussian_process import ExactProcess, GaussianProcess, GaussianProcessConfig, gram
-from carp.models.meeting import RARITIES
 from carp.models.pair_covariance import START
 from carp.models.predict import predict_pairs
+from carp.models.ways_of_seeing import RARITIES
 
 
 def fitted(data, **settings):

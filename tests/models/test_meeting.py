@@ -10,10 +10,11 @@ import torch
 
 from carp.models.batch import Batch, NameWords
 from carp.models.calibration import NORMAL_90, WIDTHS_DIFFER, OwnWidth, RatingCurve, noise_by_owner, noise_without_own
-from carp.models.meeting import RARITIES, HeldOutFit, Meeting, MeetingConfig
+from carp.models.meeting import Meeting, MeetingConfig
 from carp.models.pair_covariance import START, TERMS, at_right_angles
 from carp.models.predict import predict_pairs
 from carp.models.segments import Segments
+from carp.models.ways_of_seeing import RARITIES, HeldOutFit, SeenData
 from carp.reviews.documents import make_documents, padded
 
 DIRECTIONS = 3
@@ -66,8 +67,9 @@ def named(data):
 
 
 def seen(model, data):
-    texts = model.texts(data, data.train, model.config.rarity)
-    return model.way(data.train, texts, (model.user_side.centre, model.item_side.centre)).covariance
+    seen_data = SeenData(data, model.config, model.sizes, model.mean)
+    texts = seen_data.texts(data.train, model.config.rarity)
+    return seen_data.way(data.train, texts, (model.user_side.centre, model.item_side.centre)).covariance
 
 
 @pytest.mark.parametrize("names", [False, True])
@@ -217,7 +219,7 @@ def test_how_texts_are_seen_is_chosen_by_held_out_training_pairs(small_pairs):
 def test_of_very_many_pairs_a_part_chooses_and_all_are_fitted_on(small_pairs, monkeypatch):
     data = small_pairs.data(24)
     whole = fitted(data, rarity=None, from_mean=None)
-    monkeypatch.setattr("carp.models.meeting.MOST_TO_CHOOSE_BY", len(data.train) // 2)
+    monkeypatch.setattr("carp.models.ways_of_seeing.MOST_TO_CHOOSE_BY", len(data.train) // 2)
     part = fitted(data, rarity=None, from_mean=None)
     same = {name for name, of in whole.user_side.state_dict().items() if torch.equal(of, getattr(part.user_side, name))}
     batch = data.batch(data.valid, np.arange(len(data.valid)))

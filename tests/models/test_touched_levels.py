@@ -172,7 +172,7 @@ def test_who_has_no_pair_left_is_known_by_nothing(small_pairs):
     data = small_pairs.data(10)
     train = data.train
     kept = train.users != 3
-    rest = type(train)(*(getattr(train, f.name)[kept] for f in dataclasses.fields(train)))
+    rest = train.some(kept)
     after = taken_in(fitted(data), dataclasses.replace(data, train=rest), [3], [])
     assert float(after.user[3]) == 0
     assert not after.of_user[3].any()

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carp.cli.messages import coloured
 from carp.errors import UsageError
 from carp.storage import disk_errors, read_json, readable_size, write_bytes, write_json
 
@@ -128,14 +129,7 @@ def _explain(recommender: Recommender, user: str, item: str, page: Path, show: T
     explanation = recommender.explain(user, item)
     write_bytes(page, explanation_page(explanation).encode())
     show("An explanation, for the held-out pair where the texts help most:\n")
-    show(explanation_text(explanation, colour=_coloured()))
-
-
-def _coloured() -> bool:
-    import os
-    import sys
-
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    show(explanation_text(explanation, colour=coloured()))
 
 
 def _next_steps(recommender: Recommender, out: Path, user: str) -> str:
@@ -154,3 +148,23 @@ def _next_steps(recommender: Recommender, out: Path, user: str) -> str:
         command("train", out / "corpus", options=["--model", "bias", "--out", out / "bias"]),
     ]
     return "\n".join(["What to try next:", *(f"  {step}" for step in steps)])
+
+
+def made_up_shop(recommender: Recommender) -> Shop | None:
+    """The demo's shop if the model was trained on it, else None. In the shop every rating has a known cause."""
+    from carp.reviews.shop.made_up_shop import make_shop
+
+    fitted = recommender.fitted_corpus
+    if not fitted.users[0].startswith("person-") or not fitted.items[0].startswith("thing-"):
+        return None
+    for size in (SHOP_SIZE, QUICK_SHOP_SIZE):
+        for seed in sorted({recommender.seed, recommender.split_seed}):
+            shop = make_shop(seed=seed, **size)
+            written = {(review.user, review.item): review.text for review in shop.reviews}
+            pairs = zip(fitted.user.tolist(), fitted.item.tolist(), strict=True)
+            if all(
+                written.get((fitted.users[user], fitted.items[item])) == fitted.texts[record]
+                for record, (user, item) in enumerate(pairs)
+            ):
+                return shop
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,11 @@ def show_json(value: Any) -> None:
     from carp.render.console_tables import json_document
 
     print(json_document(value))
+
+
+def coloured() -> bool:
+    """Whether what is printed may have colours."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 @contextlib.contextmanager

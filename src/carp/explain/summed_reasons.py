@@ -19,26 +19,17 @@ from numpy.typing import NDArray
 
 from carp.explain.attention_reasons import AttentionExplainer
 from carp.explain.explainer import AspectOpinion, SummarySentence
-from carp.explain.explanation import (
-    AspectFinding,
-    EarlierCase,
-    Mark,
-    Meetings,
-    Part,
-    Reasons,
-    Sentence,
-    Side,
-)
-from carp.explain.guided_reasons import quoted_tone
+from carp.explain.explanation import AspectFinding, EarlierCase, Meetings, Part, Reasons, Side
 from carp.explain.named_words import NamedReasons, NamedWords, nothing_named
 from carp.explain.pair_amounts import PairAmounts, numbers, pair_amounts
-from carp.explain.pair_texts import PLACES, Floats, PaddedTexts, PairTexts, batch_of, blocks
-from carp.explain.phrases import merged
+from carp.explain.pair_texts import Floats, PaddedTexts, PairTexts, batch_of, blocks
 from carp.explain.pulling_sentences import ReadSentences, marked_words
 from carp.explain.question import Detail, Question, as_tensors, held_out
+from carp.explain.sentence_reading import GuidedReader
+from carp.explain.summed_opinions import opinions_by_tone, own_viewpoints
 from carp.models.meeting import Meeting
 from carp.models.meeting_sides import KeptTerms
-from carp.reviews.readable import ReadableDocument, WrittenReview
+from carp.reviews.readable import ReadableDocument
 from carp.reviews.split_parts import TRAIN
 from carp.training.fitted_model import FittedModel
 
@@ -61,9 +52,12 @@ class SummedExplainer(AttentionExplainer):
     def __init__(self, fitted: FittedModel) -> None:
         super().__init__(fitted)
         # What is the same for every pair, as long as somebody keeps the document.
-        self._read_before: WeakKeyDictionary[ReadableDocument, ReadSentences] = WeakKeyDictionary()
         self._of_people: WeakKeyDictionary[ReadableDocument, KeptTerms] = WeakKeyDictionary()
         self._of_things: WeakKeyDictionary[ReadableDocument, KeptTerms] = WeakKeyDictionary()
+
+    @cached_property
+    def _reader(self) -> GuidedReader:
+        return GuidedReader(self.corpus, self.guide)
 
     @cached_property
     def _shares(self) -> torch.Tensor:
@@ -107,8 +101,8 @@ class SummedExplainer(AttentionExplainer):
         """One pair by what its parts amount to, where it is `rated` so with the texts and without them, `wider` by the
         person's own width."""
         rating, without = (min(max(stars, 1.0), float(self.corpus.levels)) for stars in rated)
-        user = self._read(question.user_document, pulls[0])
-        item = self._read(question.item_document, pulls[1])
+        user = self._reader.read(question.user_document, pulls[0])
+        item = self._reader.read(question.item_document, pulls[1])
         findings = self._findings(question, amounts, user, item, pulls, detail)
         sides = _sides(findings)
         reasons = Reasons(
@@ -186,12 +180,12 @@ class SummedExplainer(AttentionExplainer):
                 star * amount,
                 star * by_itself,
                 star * (amount - by_itself),
-                self._sentences(question.item_document, item, chosen, pulls[1], amount),
+                self._reader.quoted(question.item_document, item, chosen, pulls[1], amount),
                 turned=turned,
                 viewpoint=None if own is None else names[own],
                 own_sentences=()
                 if own is None
-                else self._sentences(question.user_document, user, user.about(own, 1), np.abs(pulls[0]), 1.0),
+                else self._reader.quoted(question.user_document, user, user.about(own, 1), np.abs(pulls[0]), 1.0),
             )
             findings.append(finding)
         return tuple(findings)
@@ -206,7 +200,7 @@ class SummedExplainer(AttentionExplainer):
             amount = float(amounts.of_viewpoints[aspect])
             chosen = user.about(aspect, detail.sentences, amount)
             if chosen:
-                sentences = self._sentences(question.user_document, user, chosen, np.abs(pull), 1.0)
+                sentences = self._reader.quoted(question.user_document, user, chosen, np.abs(pull), 1.0)
                 found.append(AspectFinding(names[aspect], self._star * amount, 0.0, 0.0, sentences))
         return _sides(found)
 
@@ -238,55 +232,6 @@ class SummedExplainer(AttentionExplainer):
         seen, _ = model.item_side.seen(sides[places, 1:] + model.name_place[places])
         return numbers(seen[:-1] @ seen[-1])
 
-    # ---- sentences
-
-    def _read(self, document: ReadableDocument, pull: Floats) -> ReadSentences:
-        pull = pull[: len(document.words)]
-        before = self._read_before.get(document)
-        if before is not None:
-            return before.pulled_by(pull)
-        found = self._reading(document.words, document.sentence_numbers, pull, self._tones(document))
-        self._read_before[document] = found
-        return found
-
-    def _tones(self, document: ReadableDocument) -> list[tuple[float, float]]:
-        if any(source.rating is None for source in document.sources.values()):  # pasted: their numbers are no records
-            return [(float(self.guide.tones(document.sources[r])[place]), 0.0) for r, place in document.sentences]
-        self.guide.remember(document.sources)
-        return [self._tone(record, place, document.sources[record]) for record, place in document.sentences]
-
-    def _tone(self, record: int, place: int, source: WrittenReview) -> tuple[float, float]:
-        of_rating = self.guide.of_rating(float(self.corpus.rating[record]))
-        return float(self.guide.tones(source, record)[place]), of_rating
-
-    def _reading(
-        self, words: NDArray[np.int32], of_word: Ints, pull: Floats, tones: list[tuple[float, float]]
-    ) -> ReadSentences:
-        tone, of_rating = np.array(tones).reshape(-1, 2).T
-        aspect = self.guide.aspects.of_sentences(words, of_word, len(tone))
-        own = self.guide.aspects.membership[words, aspect[of_word]]
-        belonging = np.bincount(of_word, own, len(tone)) / np.maximum(np.bincount(of_word, minlength=len(tone)), 1)
-        silent = np.zeros(len(tone))
-        found = ReadSentences(words, of_word, silent, tone, of_rating, aspect, belonging, self.guide.clear_tone)
-        return found.pulled_by(pull)
-
-    def _sentences(
-        self, document: ReadableDocument, read: ReadSentences, chosen: Sequence[int], pull: Floats, amount: float
-    ) -> tuple[Sentence, ...]:
-        found = []
-        for number in chosen:
-            record, place = document.sentences[number]
-            source = document.sources[record]
-            begin, end = source.sentences[place]
-            marks = merged(
-                Mark(int(document.starts[k]) - begin, int(document.ends[k]) - begin, "own", float(abs(pull[k])))
-                for k in marked_words(read.of_word, pull, number, amount)
-            )
-            text = source.text[begin:end]
-            tone = quoted_tone(text, source.rating, self.guide, self.corpus)
-            found.append(Sentence(text, marks, source.user, source.item, source.rating, title=source.title, tone=tone))
-        return tuple(found)
-
     # ---- people and things by themselves
 
     def viewpoints_of(self, user: int, records: Ints, sentences: int) -> tuple[tuple[Side, ...], tuple[str, ...]]:
@@ -294,27 +239,7 @@ class SummedExplainer(AttentionExplainer):
         document = self.corpus.readable(self.corpus.user_documents, user)
         if not len(document.words):
             return (), ("the person's reviews hold no word the model knows",)
-        read, shares = self._apart(document)
-        return tuple(
-            self._own_side(index, aspect, share, document, read, sentences)
-            for index, (aspect, share) in enumerate(shares, start=1)
-        ), ()
-
-    def _apart(self, document: ReadableDocument) -> tuple[ReadSentences, list[tuple[int, float]]]:
-        """A document read without a pair in mind, and its aspects by their shares, the largest first."""
-        read = self._read(document, np.ones(len(document.words)))
-        counts = np.bincount(read.aspect, minlength=len(self.guide.aspects))[:-1]
-        largest = [int(a) for a in np.argsort(-counts, kind="stable") if counts[a]]
-        return read, [(aspect, float(counts[aspect] / max(len(read.tone), 1))) for aspect in largest]
-
-    def _own_side(
-        self, index: int, aspect: int, share: float, document: ReadableDocument, read: ReadSentences, sentences: int
-    ) -> Side:
-        belongs = self.guide.aspects.membership[document.words, aspect].astype(np.float64)
-        chosen = read.mostly_about(aspect, sentences)
-        quoted = self._sentences(document, read, chosen, belongs, 1.0)
-        name = self.guide.aspects.names[aspect]
-        return Side(index, quoted, tuple(name.split(", ")), share, name=name)
+        return own_viewpoints(self._reader, document, sentences), ()
 
     def opinions_of(
         self, item: int, raters: NDArray[np.int32], sentences: int
@@ -323,40 +248,7 @@ class SummedExplainer(AttentionExplainer):
         document = self.corpus.readable(self.corpus.item_documents, item)
         if not len(document.words):
             return (), (), ("the thing's reviews hold no word the model knows",)
-        read, shares = self._apart(document)
-        writer = np.array([document.sources[record].user for record, _ in document.sentences])
-        liked: list[AspectOpinion] = []
-        disliked: list[AspectOpinion] = []
-        for aspect, share in shares:
-            for sign, found in ((1.0, liked), (-1.0, disliked)):
-                said = (read.aspect == aspect) & read.says(sign)
-                if said.any():
-                    found.append(self._opinion(aspect, share, said, sign, document, read, writer, sentences))
-        by_raters = [
-            tuple(replace(one, aspect=replace(one.aspect, index=place)) for place, one in enumerate(ranked, start=1))
-            for ranked in (sorted(found, key=lambda one: -one.raters * one.strength) for found in (liked, disliked))
-        ]
-        return by_raters[0], by_raters[1], ()
-
-    def _opinion(
-        self,
-        aspect: int,
-        share: float,
-        said: NDArray[np.bool_],
-        sign: float,
-        document: ReadableDocument,
-        read: ReadSentences,
-        writer: NDArray[np.str_],
-        sentences: int,
-    ) -> AspectOpinion:
-        worth = np.where(said, sign * read.tone, 0)
-        chosen = [int(place) for place in np.argsort(-worth, kind="stable")[:sentences] if worth[place] > 0]
-        belongs = self.guide.aspects.membership[document.words, aspect].astype(np.float64)
-        quoted = self._sentences(document, read, chosen, belongs, 1.0)
-        name = self.guide.aspects.names[aspect]
-        side = Side(1, quoted, tuple(name.split(", ")), share, name=name)
-        who = len(np.unique(writer[said]))
-        return AspectOpinion(side, who, who, float(worth[said].mean()), ())
+        return *opinions_by_tone(self._reader, document, sentences), ()
 
     def summarise(self, question: Question, n: int) -> list[SummarySentence]:
         """The sentences of what is told of the thing, with whether they speak for or against it; no text twice."""
@@ -413,24 +305,18 @@ class SummedExplainer(AttentionExplainer):
             return
         words, keys, pull = texts.words[row, :length], texts.sentences[row, :length], pull[:length]
         named.pull[row, :length] = pull
-        distinct, of_word = np.unique(keys, return_inverse=True)
-        tones = [self._tone_of(int(key)) for key in distinct]
-        read = self._reading(words, of_word, pull, tones)
+        read = self._reader.read_row(words, keys, pull)
         of_groups = amounts.of_viewpoints if of_person else amounts.of_aspects
         for aspect in telling(of_groups[: len(self.guide.aspects) - 1], self.corpus.levels, of_person=of_person):
             amount, by_itself = float(of_groups[aspect]), float(amounts.by_themselves[aspect])
             chosen = read.about(aspect, 2, amount) if of_person else read.for_aspect(aspect, amount, by_itself, 2)[0]
             assert named.told is not None
-            named.told[row, :length] |= np.isin(of_word, chosen)
+            named.told[row, :length] |= np.isin(read.of_word, chosen)
             if amount * amounts.by_texts <= 0:
                 continue
             for number in chosen:
-                named.shown[row, :length] |= of_word == number
-                named.marked[row, marked_words(of_word, pull, number, amount)] = True
-
-    def _tone_of(self, key: int) -> tuple[float, float]:
-        record, place = divmod(key, PLACES)
-        return self._tone(record, place, self.corpus.source(record))
+                named.shown[row, :length] |= read.of_word == number
+                named.marked[row, marked_words(read.of_word, pull, number, amount)] = True
 
 
 def telling(amounts: Floats, levels: int, *, of_person: bool = False) -> list[int]:

@@ -44,7 +44,15 @@ class Pairs:
         apart = ~np.isin(self.records, others.records) | (self.records < 0)
         if apart.all() or not apart.any():
             return self
-        return Pairs(self.users[apart], self.items[apart], self.ratings[apart], self.records[apart])
+        return self.some(apart)
+
+    def joined_with(self, others: Pairs) -> Pairs:
+        """These and the others, each once."""
+        new = others.some(~np.isin(others.records, self.records))
+        return Pairs(*(np.concatenate([getattr(self, f.name), getattr(new, f.name)]) for f in fields(self)))
+
+    def some(self, chosen: slice | NDArray[np.bool_]) -> Pairs:
+        return Pairs(self.users[chosen], self.items[chosen], self.ratings[chosen], self.records[chosen])
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from carp.models.base import Attention, Prediction, RatingModel, additive_attent
 from carp.models.batch import Batch, Sizes, TrainingData
 from carp.models.calibration import OwnWidth, RatingCurve, interval_scale, noise_by_owner, noise_without_own
 from carp.models.layers import SizedByData, take_or
-from carp.models.meeting import MARGIN, RARITIES
 from carp.models.pair_covariance import START, TERMS, TextRows
 from carp.models.segments import Segments
 from carp.models.tfidf import (
@@ -46,6 +45,7 @@ from carp.models.tfidf import (
     spread_over_words,
     term_occurrences,
 )
+from carp.models.ways_of_seeing import MARGIN, RARITIES
 
 MOST_PAIRS = 15_000  # a matrix of as many rows and columns has 1.8 GB, and four of them are needed
 BLOCK = 512  # pairs, or columns, at once

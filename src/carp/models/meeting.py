@@ -18,9 +18,9 @@ SIGIR 2019: what a person writes about meets what is written about a thing, and 
 
 The directions are singular vectors of the TF-IDF rows; a training pair's own review is left out of all its rows. How
 much rare words count (the power of idf), and whether z is taken from the origin or from the mean of all texts, are
-chosen by the errors on held-out training pairs: from the mean, only what sets a text apart is heard. Held-out pairs
-flatter rare words a little, which must therefore be better by a margin. Where things have names, the words of its name
-are more columns of x_i.
+chosen by the errors on held-out training pairs (`ways_of_seeing`): from the mean, only what sets a text apart is heard.
+Held-out pairs flatter rare words a little, which must therefore be better by a margin. Where things have names, the
+words of its name are more columns of x_i.
 
 All of b, w, p, q and M are Gaussian, each group with a strength of its own: f is a Gaussian process over pairs, with
 the covariance of `pair_covariance`. Its strengths climb the marginal likelihood of the training ratings, so that no
@@ -37,8 +37,8 @@ The solution is unique: there is no seed. Time and memory are linear in the revi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -67,31 +67,13 @@ from carp.models.meeting_sides import (
     SideTerms,
     to_length_one,
 )
-from carp.models.pair_covariance import (
-    START,
-    PairCovariance,
-    ProcessWeights,
-    SparseProduct,
-    TextRows,
-    at_length_one,
-    from_centre,
-)
+from carp.models.pair_covariance import START, PairCovariance, ProcessWeights, SparseProduct, TextRows
 from carp.models.segments import Segments
-from carp.models.tfidf import (
-    NO_BIGRAM,
-    WHOLE_DOCUMENTS,
-    Entries,
-    Occurrences,
-    Terms,
-    name_rows,
-    term_occurrences,
-)
+from carp.models.tfidf import NO_BIGRAM, WHOLE_DOCUMENTS, Occurrences, Terms, term_occurrences
 from carp.models.touched_levels import OwnedTerms, TouchedCovariance
+from carp.models.ways_of_seeing import SeenData, WayOfSeeing
 from carp.reviews.documents import Documents
 
-RARITIES = (0.5, 1.0)  # to choose from
-MARGIN = 0.001  # of the held-out error, by which a later one must be better
-MOST_TO_CHOOSE_BY = 150_000  # pairs
 ENOUGH_TO_LEARN = 20  # pairs; with fewer, the strengths stay where they start
 
 
@@ -298,9 +280,10 @@ class Meeting(SizedByData, RatingModel):
         few = len(target) < ENOUGH_TO_LEARN
         rounds, probes = (0 if few else self.config.rounds), self.config.probes
         equal = torch.ones_like(target)
-        way, fit, first, alpha = self._choose(data, pairs, target, start, rounds)
+        seen = SeenData(data, self.config, self.sizes, self.mean)
+        way, fit, first, alpha = seen.choose(pairs, target, start, rounds)
         covariance = way.covariance
-        self._see(way)
+        self._see(way, seen.bigrams)
         alike = fit.held_out(first, equal, alpha)
         user, item = noise_by_owner(target - alike, covariance.by_user, covariance.by_item)
         solutions, held_out = [(first, equal)], [alike]
@@ -317,92 +300,16 @@ class Meeting(SizedByData, RatingModel):
 
     def _pairs(self, data: TrainingData) -> Pairs:
         """The pairs that are learned from."""
-        return joined(data.train, data.valid) if self.config.learn_from == "training and validation" else data.train
+        return data.train.joined_with(data.valid) if self.config.learn_from == "training and validation" else data.train
 
-    def _choose(
-        self, data: TrainingData, pairs: Pairs, target: Tensor, start: Tensor, rounds: int
-    ) -> tuple[WayOfSeeing, HeldOutFit, Tensor, Tensor]:
-        """The way of seeing texts that predicts held-out pairs best, with learned strengths and the solution α.
-
-        Of very many pairs a part is enough to choose by; the strengths found on it are a good start for all.
-        """
-        step = -(-len(target) // MOST_TO_CHOOSE_BY)
-        if step > 1:
-            some = Pairs(*(getattr(pairs, f.name)[::step] for f in fields(Pairs)))
-            chosen, _, strengths, _ = self._best_way(data, some, target[::step], start, rounds)
-            del some
-            (way,) = self._ways(data, pairs, (chosen.rarity,), (chosen.from_mean,))
-            fit = HeldOutFit(way.covariance, target)
-            return way, fit, *fit.learn(strengths, torch.ones_like(target), rounds // 2, self.config.probes)
-        return self._best_way(data, pairs, target, start, rounds)
-
-    def _best_way(
-        self, data: TrainingData, pairs: Pairs, target: Tensor, start: Tensor, rounds: int
-    ) -> tuple[WayOfSeeing, HeldOutFit, Tensor, Tensor]:
-        equal, probes, config = torch.ones_like(target), self.config.probes, self.config
-        rarities = RARITIES if config.rarity is None else (config.rarity,)
-        centred = (False, True) if config.from_mean is None else (config.from_mean,)
-        tried: list[tuple[float, WayOfSeeing, HeldOutFit, Tensor, Tensor]] = []
-        for way in self._ways(data, pairs, rarities, centred):
-            fit = HeldOutFit(way.covariance, target)
-            # The strengths of one way are near those of another; a term that was left out gets another chance.
-            begin = torch.maximum(tried[0][3], start / 10) if tried else start
-            strengths, alpha = fit.learn(begin, equal, rounds // 4 if tried else rounds, probes)
-            error = fit.error(strengths, equal, alpha) * (1 if way.rarity == rarities[0] else 1 + MARGIN)
-            tried.append((error, way, fit, strengths, alpha))
-        _, way, fit, strengths, alpha = best = min(tried, key=lambda one: one[0])
-        if best is not tried[0]:
-            strengths, alpha = fit.learn(strengths, equal, rounds // 2, probes)
-        return way, fit, strengths, alpha
-
-    def _ways(
-        self, data: TrainingData, pairs: Pairs, rarities: tuple[float, ...], centred: tuple[bool, ...]
-    ) -> Iterator[WayOfSeeing]:
-        """The ways to see texts that are tried."""
-        for rarity in rarities:
-            sides = self.texts(data, pairs, rarity)
-            means = sides[0].places.mean(0), sides[1].places.mean(0)
-            for from_mean in centred:
-                centres = means if from_mean else tuple(map(torch.zeros_like, means))
-                yield replace(self.way(pairs, sides, centres), rarity=rarity, from_mean=from_mean)
-
-    def texts(self, data: TrainingData, pairs: Pairs, rarity: float) -> tuple[SideTexts, SideTexts]:
-        """What stands in the pairs' documents; the known bigrams are set on the way."""
-        words, config, device = self.sizes.words, self.config, self.mean.device
-        records = torch.from_numpy(pairs.records).to(device) if data.target_reviews == "leave out" else None
-        user_words = Occurrences.of(data.user_documents, device)
-        bigrams = user_words.frequent_bigrams(words, config.bigrams, config.min_bigram_reviews)
-        self.bigrams = bigrams if len(bigrams) else bigrams.new_tensor([NO_BIGRAM])
-
-        def side(places: Occurrences, owner: NDArray[np.int64], names: Entries | None) -> SideTexts:
-            terms = Terms.of(places, self.bigrams, words, words + 1 + len(self.bigrams), rarity)
-            rows = TextRows(terms.features(torch.from_numpy(owner).to(device), records), self.mean, names)
-            directions = rows.directions(config.directions)
-            return SideTexts(terms.idf().to(self.mean), rows, directions, rows.times(directions))
-
-        item_words = Occurrences.of(data.item_documents, device)
-        return side(user_words, pairs.users, None), side(item_words, pairs.items, self._names(data))
-
-    def way(self, pairs: Pairs, sides: tuple[SideTexts, SideTexts], centres: tuple[Tensor, ...]) -> WayOfSeeing:
-        """The pairs with their texts seen from these centres."""
-        owners = (pairs.users, self.sizes.users), (pairs.items, self.sizes.items)
-        by_user, by_item = (Segments.of(torch.from_numpy(of).to(self.mean.device), size) for of, size in owners)
-        seen = [at_length_one(from_centre(side.places, centre)) for side, centre in zip(sides, centres, strict=True)]
-        return WayOfSeeing(sides, centres, PairCovariance(by_user, by_item, sides[0].rows, sides[1].rows, *seen))
-
-    def _see(self, way: WayOfSeeing) -> None:
+    def _see(self, way: WayOfSeeing, bigrams: Tensor) -> None:
+        self.bigrams = bigrams
         for side, texts, centre in zip((self.user_side, self.item_side), way.sides, way.centres, strict=True):
             side.idf, side.weight = texts.idf, torch.zeros_like(texts.idf)
             side.directions = texts.directions[: texts.rows.terms]
             side.centre.copy_(centre)
             if texts.rows.names is not None:
                 self.name_place.copy_(texts.rows.names.times(texts.directions[texts.rows.terms :]))
-
-    def _names(self, data: TrainingData) -> Entries | None:
-        if data.item_names is None or not len(data.item_names.words) or self.config.name_weight == 0:
-            return None
-        rows = name_rows(data.item_names, self.mean.device)
-        return replace(rows, value=rows.value * self.config.name_weight)
 
     def _take(self, solutions: list[ProcessWeights], item_rows: TextRows) -> None:
         """The mean of several solutions' weights."""
@@ -449,7 +356,7 @@ class Meeting(SizedByData, RatingModel):
         """The pairs of these people or of these things."""
         of_users = np.isin(pairs.users, users.cpu().numpy())
         of_items = np.isin(pairs.items, items.cpu().numpy())
-        return Pairs(*(getattr(pairs, f.name)[of_users | of_items] for f in fields(Pairs)))
+        return pairs.some(of_users | of_items)
 
     def _solve_touched(self, data: TrainingData, pairs: Pairs, users: Tensor, items: Tensor) -> None:
         user, item = (torch.from_numpy(of).to(self.mean.device) for of in (pairs.users, pairs.items))
@@ -504,41 +411,3 @@ class Meeting(SizedByData, RatingModel):
         )
         found: Tensor = rows.scale.to(table).unsqueeze(1) * (whole[rows.owner] + difference)
         return found
-
-
-@dataclass(frozen=True)
-class SideTexts:
-    """The texts of one side of the pairs."""
-
-    idf: Tensor  # [terms]
-    rows: TextRows
-    directions: Tensor  # [columns of the rows, k]
-    places: Tensor  # [n, k] the rows in the directions
-
-
-@dataclass(frozen=True)
-class WayOfSeeing:
-    """Texts with one rarity, seen from one centre a side, and the covariance that follows."""
-
-    sides: tuple[SideTexts, SideTexts]  # of people and of things
-    centres: tuple[Tensor, ...]
-    covariance: PairCovariance
-    rarity: float = 1.0
-    from_mean: bool = False
-
-
-def joined(first: Pairs, second: Pairs) -> Pairs:
-    """Pairs one after the other, each once."""
-    second = Pairs(*(getattr(second, f.name)[~np.isin(second.records, first.records)] for f in fields(Pairs)))
-    columns = [np.concatenate([getattr(first, f.name), getattr(second, f.name)]) for f in fields(Pairs)]
-    return Pairs(*columns)
-
-
-class HeldOutFit(HeldOut):
-    """Strengths, solutions and held-out predictions of one target."""
-
-    covariance: PairCovariance
-
-    def learn(self, start: Tensor, noise: Tensor, rounds: int, probes: int) -> tuple[Tensor, Tensor]:
-        """Strengths near the top of the marginal likelihood, and the solution α [n] near them."""
-        return self.covariance.learn_strengths(self.target, start, noise, rounds=rounds, probes=probes)

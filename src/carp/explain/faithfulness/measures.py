@@ -14,7 +14,7 @@ from carp.errors import UsageError
 from carp.explain.explainer import Explainer, explains
 from carp.explain.explanation import Explanation
 from carp.explain.faithfulness.aspect_impressions import Impressions, impressions
-from carp.explain.faithfulness.aspect_scores import AspectCorrelation, aspect_correlations, read_aspects
+from carp.explain.faithfulness.aspect_scores import AspectCorrelation, Scores, aspect_correlations, read_aspects
 from carp.explain.faithfulness.aspect_words import aspect_words
 from carp.explain.faithfulness.capsule_agreement import Agreement, agreement
 from carp.explain.faithfulness.held_out import held_out_pairs
@@ -95,12 +95,7 @@ def measure_explanations(
     tell("Reading what was written afterwards")
     alike = resemblance(corpus, held, reasons)
     steady = _stability(held, reasons, against, biases, pairs, seed, tell) if against else None
-    if scores is not None:
-        tell("Ranking by the reviewers' own scores")
-    ranked = () if scores is None else aspect_correlations(corpus, held, reasons, scores)
-    relative = None
-    if scores is not None and explainer.chooses_by_guide:
-        relative = impressions(corpus, explainer.guide, scores)
+    ranked, relative = _by_scores(explainer, held, reasons, scores, tell)
     tell("Reading the explanations as they are shown")
     told = explained(explainer, held)
     return Faithfulness(
@@ -125,6 +120,18 @@ def measure_explanations(
         notes=_notes(explainer, sentences, scores),
         seconds=time.monotonic() - began,
     )
+
+
+def _by_scores(
+    explainer: Explainer, held: PairTexts, reasons: NamedReasons, scores: Scores | None, tell: Tell
+) -> tuple[tuple[AspectCorrelation, ...], Impressions | None]:
+    """How the reasons go with the reviewers' own scores, where these are given."""
+    if scores is None:
+        return (), None
+    tell("Ranking by the reviewers' own scores")
+    ranked = aspect_correlations(explainer.corpus, held, reasons, scores)
+    told_by_aspects = explainer.chooses_by_guide
+    return ranked, impressions(explainer.corpus, explainer.guide, scores) if told_by_aspects else None
 
 
 def _check(explainer: Explainer, against: Sequence[Explainer]) -> None:

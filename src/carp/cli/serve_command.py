@@ -1,10 +1,9 @@
-"""Commands that serve a model over HTTP and show profiles of people and things."""
+"""The command that serves a model over HTTP."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-import carp
-from carp.cli.messages import naming, say
-from carp.cli.options import AsJson, Model, OutFile, Overwrite, check_engine
-from carp.cli.output_files import PAGES, check_new_file, format_of
+from carp.cli.messages import say
+from carp.cli.options import check_engine
 from carp.cli.places import Address, any_place, new_path, secret_path, served_folder, shared_folder
 from carp.errors import UsageError
 from carp.shown_addresses import shown_address
 
 if TYPE_CHECKING:
-    from carp.explain.profiles import PersonProfile, ThingProfile
     from carp.serve.server import ServiceOptions
 
 
@@ -199,48 +195,3 @@ def _serve_here(
 def _listed(variable: str) -> list[str]:
     """What a variable of the environment holds, separated by commas."""
     return [part for part in os.environ.get(variable, "").split(",") if part]
-
-
-def profile(
-    model: Model,
-    user: Annotated[str | None, typer.Option(help="Show what this person cares about.")] = None,
-    item: Annotated[str | None, typer.Option(help="Show what people like and dislike about this thing.")] = None,
-    format: Annotated[
-        Literal["text", "html", "json"] | None, typer.Option(help="Default: by the ending of --out, else text.")
-    ] = None,
-    out: OutFile = None,
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show what a person cares about, or what people like and dislike about a thing."""
-    if (user is None) == (item is None):
-        fix = "give either --user or --item"
-        raise UsageError("it is not clear whose profile to show", where="carp profile", fix=fix)
-    shape = format_of(out, "json" if as_json else format, PAGES)
-    if out is not None:
-        check_new_file(out, overwrite)
-    recommender = carp.load(model)
-    with naming(model):
-        found = recommender.profile(user=user, item=item)
-    _deliver(found, shape, out)
-
-
-def _deliver(found: PersonProfile | ThingProfile, format: str, out: Path | None) -> None:
-    from carp.render.profile_views import profile_json, profile_page, profile_text
-    from carp.storage import write_bytes
-
-    if format == "html":
-        written = profile_page(found)
-    elif format == "json":
-        written = profile_json(found)
-    else:
-        written = profile_text(found, colour=out is None and sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-    content = f"{written.rstrip()}\n".encode("utf-8", "replace")
-    if out is not None:
-        write_bytes(out, content)
-        say(f"The profile is in {out}.")
-    elif format == "text":
-        print(written)
-    else:  # pages and JSON are always UTF-8, also where the terminal is not
-        sys.stdout.flush()
-        sys.stdout.buffer.write(content)
