@@ -283,6 +283,29 @@ def test_arrays_are_not_mapped_by_an_untrue_header(tmp_path, said, refusal):
         assert [len(array) for array in array_files.mapped_arrays(opened, good).values()] == [8, 8]
 
 
+def test_a_header_may_be_so_long_and_no_longer(tmp_path, monkeypatch):
+    file = arrays_saying(tmp_path / "arrays", TWO)
+    length = file.stat().st_size - 16 - array_files.PLACE
+    for most in (length, length - 1):
+        monkeypatch.setattr(array_files, "MOST_HEADER", most)
+        with file.open("rb") as opened:
+            if most == length:
+                assert [*array_files.mapped_arrays(opened, file)] == ["a0", "a1"]
+            else:
+                with pytest.raises(DamagedError, match="header is longer than it can be"):
+                    array_files.mapped_arrays(opened, file)
+
+
+def test_a_file_may_end_with_its_header(tmp_path):
+    file = arrays_saying(tmp_path / "arrays", [], size=0)
+    with file.open("rb") as opened:
+        assert array_files.mapped_arrays(opened, file) == {}
+
+
+def test_arrays_that_are_not_mapped_begin_at_nought():
+    assert array_files.place_in(np.zeros(3)) == 0
+
+
 def test_arrays_are_mapped_however_far_the_file_was_read(tmp_path):
     file = tmp_path / "x.safetensors"
     save_arrays(file, {"numbers": np.arange(50)})
@@ -653,6 +676,14 @@ def test_a_reader_who_may_not_rename_is_told_that_nothing_is_there(tmp_path, mon
     (tmp_path / "thing").rename(tmp_path / f".thing.{dead_process()}.replaced")
     FullDisk(monkeypatch, 0, error=errno.EROFS)
     with pytest.raises(StorageError, match="there is no thing here"):
+        check_folder(tmp_path / "thing", "thing")
+
+
+def test_a_folder_may_be_checked_without_its_contents(tmp_path):
+    make_folder(tmp_path / "thing", b"content")
+    (tmp_path / "thing" / "a.txt").write_bytes(b"altered")
+    assert check_folder(tmp_path / "thing", "thing", contents=False)["kind"] == "thing"
+    with pytest.raises(DamagedError, match="differs from what was saved"):
         check_folder(tmp_path / "thing", "thing")
 
 
