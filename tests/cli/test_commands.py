@@ -157,6 +157,16 @@ def test_prepare_says_how_many_rejected_lines_are_listed(run, reviews, tmp_path,
     assert (json.loads(totals)["listed"], len(rest)) == (3, 3)
 
 
+def test_prepare_says_how_many_dates_cannot_be_read(run, tmp_path):
+    days = ["2024-04-25", "25.04.2024", ""]
+    rows = [[f"p{u}", f"t{i}", 1 + (u + i) % 5, f"light{u} solid{i}", days[i % 3]] for u in range(6) for i in range(6)]
+    path = tmp_path / "dated.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["user", "item", "rating", "text", "date"], *rows])
+    found = run("prepare", path, "--out", tmp_path / "corpus", "--column", "time=date")
+    assert "24 of 36 reviews have no date that can be read" in found.err
+
+
 def test_prepare_gives_one_json_document(run, reviews, tmp_path):
     document = json.loads(run("prepare", reviews, "--out", tmp_path / "corpus", "--json").out)
     assert document["statistics"]["users"] == 30

@@ -67,3 +67,12 @@ def test_what_fitting_571_million_reviews_needs_follows_from_what_was_measured()
     room = f"A card of 141 GB has room for {141e9 / there['peak_bytes'] * there['reviews'] / 1e6:.0f} million reviews, "
     room += f"a machine with 2 TB of memory for {2e12 / here['memory'] * here['reviews'] / 1e6:.0f} million"
     assert room in page()
+
+
+def test_what_is_told_of_swaps_is_what_was_measured():
+    kept = (ROOT / "results" / "torture-serve.jsonl").read_text().splitlines()
+    found = [line["figures"] for line in map(json.loads, kept) if line["part"] == "swaps"][-1]
+    assert (found["errors"], found["mixed"]) == (0, 0)
+    text = " ".join(page().split())
+    assert f"replaced {found['swaps']} times: {found['answers']:,} answers" in text
+    assert f"The longest swap took {found['longest_swap_s']} s" in text

@@ -145,6 +145,10 @@ def test_wrong_options_of_prepare_are_wrong_use(fails, made, tmp_path, options, 
     assert words in fails(2, "prepare", made.reviews, "--out", tmp_path / "corpus", *options)
 
 
+def test_a_command_that_is_not_there_is_answered_by_the_nearest_one(fails):
+    assert "Did you mean 'train'? Fix:" in fails(2, "trian")
+
+
 def test_bad_records_among_good_ones_are_listed_and_the_rest_is_used(made, tmp_path, capsys):
     path = tmp_path / "mixed.jsonl"
     huge = json.dumps({**GOOD, "text": "x" * 10_000_000}) + "\n"

@@ -234,7 +234,7 @@ def _wrong_use(error: Any) -> str:
     hint = f"see {name} --help"
     if "No such option" in message:
         hint += "; an id that begins with a dash needs -- before it"
-    return f"{name}: {message.rstrip('.')}. Fix: {hint}."
+    return f"{name}: {message if message.endswith('?') else message.rstrip('.') + '.'} Fix: {hint}."
 
 
 def _refusal(error: OSError) -> CarpError:

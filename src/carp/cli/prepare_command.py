@@ -147,4 +147,18 @@ def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:
         if (other_days := prepared.facts["dropped"].get("days")) is not None:
             say(f"{other_days:,} reviews of other days or without a date were left out before anything else.")
         print(corpus_text(prepared.facts, prepared.statistics, ledger, out, size, items))
+        if undated := _undated(prepared.facts["columns"], out):
+            say(
+                f"{undated:,} of {int(prepared.statistics['ratings']):,} reviews have no date that can be read. "
+                "These can: 2024-04-25, April 25, 2024, 04/25/2024 with the month first, and seconds since 1970."
+            )
         say(f"Next: {command('train', out, options=['--out', 'model'])}")
+
+
+def _undated(columns: dict[str, str], out: Path) -> int:
+    """Reviews without a date, where a column is said to hold dates."""
+    import numpy as np
+
+    if "time" not in columns:
+        return 0
+    return int((np.load(out / "time.npy", mmap_mode="r", allow_pickle=False) < 0).sum())

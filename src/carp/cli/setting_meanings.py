@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from carp.cli.written_fields import WrittenField, fields_of
 from carp.models.carp import CarpConfig
+from carp.models.meeting import MeetingConfig
 
 ENOUGH_WORDS = 4
 
@@ -70,11 +71,24 @@ CARP = {
     "embedding_start": "from which numbers the words begin",
     "filter_bias": "from which number the bias of each filter begins",
 }
+MEETING = {
+    "bigrams": "at most so many pairs of neighbouring words, those in most reviews first",
+    "min_bigram_reviews": "a pair of words must be in as many training reviews",
+    "learn_from": "which ratings are data: those for training alone, or those for validation too",
+    "rounds": "rounds in which it is learned how strong each part of the sum is",
+    "probes": "random vectors by which each round estimates that; more are slower and steadier",
+    "rarity": "how much rare words count beside frequent ones; chosen on held-out training pairs if not given",
+    "name_weight": "how much the name of a thing counts beside its text, where it has one",
+    "own_noise": "whether some people's and things' ratings may owe more to chance than those of others",
+    "curved": "whether a curve turns sums into ratings, which crowd at an end of the scale",
+    "own_width": "whether each person may use more or less of the scale than others do",
+    "from_mean": "whether texts are seen from their mean; chosen on held-out training pairs if not given",
+}
 
 
 def meanings_of(kind: type) -> dict[str, str]:
     """A line for each setting of a configuration."""
-    own = CARP if kind is CarpConfig else {}
+    own = {CarpConfig: CARP, MeetingConfig: MEETING}.get(kind, {})
     return {one.name: own.get(one.name) or _clearer(one) for one in fields_of(kind)}
 
 

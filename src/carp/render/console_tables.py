@@ -132,12 +132,12 @@ def copies_text(found: dict[str, Any]) -> str:
     """What was found of copied texts among the reviews that stay, and what becomes of them; empty if nothing was.
 
     >>> copies_text({"rule": "drop", "exact": 1, "near": 2, "groups": 2})
-    '1 exact and 2 near stay; a split never divides the copies of a text'
+    '1 exact and 2 near ones stay; a split never divides the copies of a text'
     """
     if not found["groups"]:
         return ""
     divided = "may divide" if found["rule"] == "keep" else "never divides"
-    return f"{found['exact']:,} exact and {found['near']:,} near stay; a split {divided} the copies of a text"
+    return f"{found['exact']:,} exact and {found['near']:,} near ones stay; a split {divided} the copies of a text"
 
 
 def items_text(found: dict[str, Any], ledger: Ledger, items: int) -> str:

@@ -45,10 +45,10 @@ def _heading(found: Faithfulness) -> str:
     return (
         f"Are the explanations of {found.model} (seed {found.seed}) true? {found.pairs:,} held-out pairs, "
         f"{found.split}.\n"
-        f"Named are the sentences of the top {found.units} logic units of the prevailing sentiment, or of the "
-        f"{found.units} sides most listened to.\n"
-        f"On average the prediction is {found.moved:.3f} stars from that of the biases alone: that much is there to "
-        "explain."
+        f"“Named” are the sentences of the first {found.units} logic units of the stronger sentiment; without "
+        f"capsules, those of the {found.units} sides that the model listens to most.\n"
+        f"On average the prediction is {found.moved:.3f} stars away from that of the biases alone: that is how much "
+        "there is to explain."
     )
 
 
@@ -89,7 +89,7 @@ def _removal(title: str, found: Removal) -> list[str]:
         "words are deleted unless a row says otherwise."
     )
     if found.unnamed:
-        about += f" For {found.unnamed:,} pairs nothing is named."
+        about += f" Pairs for which nothing is named: {found.unnamed:,}."
     return [f"{about}\n{table(COLUMNS, rows)}", _moves_reading(found.beside_words)] if rows else [about]
 
 
@@ -201,7 +201,8 @@ def _texts_move(found: TextsMove | None) -> list[str]:
     return [
         f"How much there is to explain, {found.counted}: the texts move half of {found.pairs:,} ratings by less than "
         f"{found.quartiles[1]:.1%} of the scale (quartiles {quartiles}; at most {found.largest:.1%}).\n"
-        f"For {found.little:.0%} of pairs it is less than {LITTLE:.0%}: there is next to nothing to explain."
+        f"For {found.little:.0%} of the pairs they move it by less than {LITTLE:.0%}: there is next to nothing to "
+        "explain."
     ]
 
 
@@ -212,8 +213,8 @@ def _signs(found: Signs | None) -> list[str]:
         f"Signs: {found.for_it:,} sentences about things are shown as for them and {found.against_it:,} as against "
         f"them, for {found.pairs:,} pairs; {found.turned:,} more are told as turned round by the person's taste."
     )
-    told = [*_known_signs(found.known), *_stars_apart("", found.stars)]
-    told += _stars_apart("Chosen without a look at those ratings: ", found.stars_by_words)
+    told = [*_known_signs(found.known), *_stars_apart("They come from", found.stars)]
+    told += _stars_apart("Chosen without a look at those stars, they come from", found.stars_by_words)
     return ["\n".join([title, *told])]
 
 
@@ -232,7 +233,7 @@ def _stars_apart(how: str, found: StarsApart | None) -> list[str]:
         return []
     reach = "" if found.interval is None else f", 95 % {found.interval[0]:+.2f} to {found.interval[1]:+.2f}"
     return [
-        f"{how}The reviews they come from have {found.for_it:.2f} and {found.against_it:.2f} stars of 5: "
+        f"{how} reviews with {found.for_it:.2f} and {found.against_it:.2f} of 5 stars: a difference of "
         f"{found.difference:+.2f}{reach}."
     ]
 
@@ -241,8 +242,9 @@ def _sums(found: Sums | None) -> list[str]:
     if found is None:
         return ["Sums: not applicable. The rating is not told as a sum."]
     return [
-        f"Sums: the {found.parts:.0f} parts of {found.pairs:,} ratings sum to them within {found.largest_gap:.1g}.\n"
-        f"What the end of the scale takes off or adds is a part too, of at most {found.largest_rest:.2g}."
+        f"Sums: the parts of a rating, {found.parts:.0f} on average, add up to it. The largest gap of {found.pairs:,} "
+        f"ratings is {found.largest_gap:.1g}.\n"
+        f"What the end of the scale takes off or adds is one of the parts: at most {found.largest_rest:.2g}."
     ]
 
 

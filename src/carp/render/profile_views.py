@@ -29,8 +29,8 @@ NOTHING: dict[Sentiment, str] = {
     "positive": "Nothing is known that speaks for it.",
     "negative": "Nothing is known that speaks against it.",
 }
-COUNTED = "An aspect counts for a rater who has it in one of the two logic units that the capsule listens to most."
-COUNTED_BY_SENTENCES = "An aspect counts for a rater one of whose sentences clearly praises it, or complains of it."
+COUNTED = "A rater is counted if the aspect is in one of the two logic units that the capsule listens to most."
+COUNTED_BY_SENTENCES = "A rater is counted if one of their sentences clearly praises the aspect, or complains of it."
 VERB: dict[Sentiment, str] = {"positive": "praise", "negative": "complain of"}
 BAR_CELLS = 20
 
