@@ -158,7 +158,7 @@ def test_prepare_says_how_many_rejected_lines_are_listed(run, reviews, tmp_path,
 
 
 def test_prepare_says_how_many_dates_cannot_be_read(run, tmp_path):
-    days = ["2024-04-25", "25.04.2024", ""]
+    days = ["2024-04-25", "25/04/2024", ""]
     rows = [[f"p{u}", f"t{i}", 1 + (u + i) % 5, f"light{u} solid{i}", days[i % 3]] for u in range(6) for i in range(6)]
     path = tmp_path / "dated.csv"
     with path.open("w", newline="") as file:

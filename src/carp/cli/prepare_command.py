@@ -150,7 +150,8 @@ def _report_corpus(prepared: Prepared, out: Path, as_json: bool) -> None:
         if undated := _undated(prepared.facts["columns"], out):
             say(
                 f"{undated:,} of {int(prepared.statistics['ratings']):,} reviews have no date that can be read. "
-                "These can: 2024-04-25, April 25, 2024, 04/25/2024 with the month first, and seconds since 1970."
+                "These can: 2024-04-25, 25.04.2024, April 25, 2024, 04/25/2024 with the month first, and seconds "
+                "since 1970."
             )
         say(f"Next: {command('train', out, options=['--out', 'model'])}")
 

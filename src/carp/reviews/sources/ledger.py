@@ -28,7 +28,7 @@ MAX_TEXT = 200_000
 MAX_ID = 1_000
 MAX_TITLE = 1_000
 SHOWN = 60  # characters of a value that are shown
-_DATE_FORMATS = ("%B %d, %Y", "%b %d, %Y", "%m %d, %Y", "%m/%d/%Y")
+_DATE_FORMATS = ("%B %d, %Y", "%b %d, %Y", "%m %d, %Y", "%m/%d/%Y", "%d.%m.%Y")  # with dots the day comes first
 
 
 class Unusable(Exception):
@@ -261,8 +261,10 @@ def _part(value: Any) -> str:
 def seconds(value: Any) -> int | None:
     """Seconds since 1970, from a number, a date or a text. None if it is no time: time is optional.
 
-    >>> seconds(1393545600), seconds(1393545600000), seconds("2014-02-28"), seconds("March 13, 2012"), seconds("soon")
-    (1393545600, 1393545600, 1393545600, 1331596800, None)
+    >>> seconds(1393545600), seconds(1393545600000), seconds("2014-02-28"), seconds("28.02.2014"), seconds("soon")
+    (1393545600, 1393545600, 1393545600, 1393545600, None)
+    >>> seconds("March 13, 2012"), seconds("03/13/2012")
+    (1331596800, 1331596800)
     """
     if type(value) is int and 0 <= value < 10**11:  # what most files have
         return value
