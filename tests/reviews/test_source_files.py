@@ -280,6 +280,23 @@ def test_a_workbook_names_the_row_and_the_value_it_refuses(tmp_path):
         read_reviews(broken)
 
 
+def test_a_workbook_that_goes_on_in_another_sheet_is_refused_and_notes_are_not_read(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.title = "2013"
+    for name in ("notes", "2014"):
+        book.create_sheet(name).append(["user", "item"])
+    for row in (HEADER.strip().split(","), ["ann", "lamp", 5, "It is light."]):
+        book["2013"].append(row)
+    book.save(tmp_path / "notes.xlsx")
+    assert len(read_reviews(tmp_path / "notes.xlsx")) == 1
+    book["2014"].delete_rows(1)
+    book["2014"].append([*HEADER.strip().split(","), None])
+    book["2014"].append(["bob", "lamp", 4, "It is heavy.", "a note"])
+    book.save(tmp_path / "years.xlsx")
+    with pytest.raises(InputError, match="the sheet '2014' has the same columns as the sheet '2013'"):
+        read_reviews(tmp_path / "years.xlsx")
+
+
 def test_a_folder_a_pattern_and_a_list_of_files_are_the_same(tmp_path):
     folder = tmp_path / "reviews"
     (folder / "deep").mkdir(parents=True)
