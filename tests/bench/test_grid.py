@@ -25,7 +25,7 @@ from carp.bench.datasets import find_sources, load_corpus, save_slim
 from carp.bench.grid import Grid, read_systems, run_grid
 from carp.bench.pair_errors import ERRORS, ErrorColumns
 from carp.bench.results_folder import BENCH, owned_results, read_results
-from carp.bench.settings_search import choose_settings, search_space
+from carp.bench.settings_search import choose_settings, search_file, search_space
 from carp.cli.entry import main
 from carp.errors import CarpError, DamagedError, UsageError
 from carp.models import REGISTRY, Entry
@@ -235,6 +235,18 @@ def test_a_search_that_was_stopped_goes_on_without_trying_anything_twice(corpus,
     trials = choose_settings(cell, tmp_path, lambda settings: error_with(settings, stop_at=99))
     assert sorted(tried) == [2, 3, 4, 5, 6, 7]
     assert min(trials, key=lambda trial: trial["valid_mse"])["settings"] == {"latent_size": 7}
+
+
+@pytest.mark.parametrize("left", [b'{"settings": {"latent_size": 4}, "val', '{"settings": {"é'.encode()[:-1]])
+def test_a_search_goes_on_behind_a_trial_that_a_full_disk_cut_off(corpus, tmp_path, left):
+    cell, tried = search_cell(corpus, trials=3, space={"latent_size": [2, 3, 4]}), []
+    choose_settings(cell, tmp_path, lambda settings: 1.0)
+    file = search_file(cell, tmp_path)
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:1]) + left)
+    for _ in range(2):
+        trials = choose_settings(cell, tmp_path, lambda settings: tried.append(settings) or 1.0)
+        assert sorted(trial["settings"]["latent_size"] for trial in trials) == [2, 3, 4]
+    assert len(tried) == 2
 
 
 def test_fewer_trials_than_the_grid_has_points_are_all_there_are(corpus, tmp_path):

@@ -426,6 +426,25 @@ def test_standard_output_on_a_full_disk_is_a_failure_with_words():
     assert len(found.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("closed", "given", "code", "told"),
+    [
+        (">&-", "--version", 0, ""),
+        ("2>&-", "no-such-command", 2, ""),
+        ("<&-", "prepare - --out nowhere", 1, "carp: standard input: the file is empty"),
+    ],
+)
+def test_a_stream_that_is_closed_leads_nowhere(closed, given, code, told, tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    command = f"'{sys.executable}' -m carp {given} {closed}"
+    found = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=600
+    )
+    assert (found.returncode, found.stdout) == (code, "")
+    assert found.stderr.startswith(told)
+    assert len(found.stderr.splitlines()) == (1 if told else 0)
+
+
 def test_memory_interrupts_and_refusals_are_told_in_words():
     cases: list[tuple[BaseException, str]] = [
         (MemoryError(), "memory"),

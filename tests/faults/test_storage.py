@@ -23,7 +23,6 @@ import pytest
 from carp.errors import CarpError, DamagedError, StorageError, UsageError
 from carp.storage import (
     MANIFEST,
-    append_json_line,
     array_files,
     block_sums,
     check_folder,
@@ -37,7 +36,6 @@ from carp.storage import (
     new_folder,
     opened_folder,
     read_json,
-    read_json_lines,
     readable_size,
     save_arrays,
     sweep,
@@ -187,22 +185,6 @@ def test_a_damaged_json_file_is_refused(tmp_path, content):
     (tmp_path / "x.json").write_bytes(content)
     with pytest.raises(DamagedError, match="cannot be read"):
         read_json(tmp_path / "x.json")
-
-
-def test_a_log_cut_off_by_a_kill_gives_its_whole_lines(tmp_path):
-    log = tmp_path / "log.jsonl"
-    assert read_json_lines(log) == []
-    for epoch in range(3):
-        append_json_line(log, {"epoch": epoch})
-    whole = log.read_bytes()
-    assert read_json_lines(log) == [{"epoch": 0}, {"epoch": 1}, {"epoch": 2}]
-    for cut in range(len(whole)):
-        log.write_bytes(whole[:cut])
-        found = read_json_lines(log)
-        assert found == [{"epoch": epoch} for epoch in range(len(found))]
-        assert len(found) == whole[: cut + 1].count(b"\n")  # a value that is whole counts, if only its end of line went
-    log.write_bytes(b'{"epoch": 0}\n\n \n{"epoch": 1}\n')
-    assert read_json_lines(log) == [{"epoch": 0}, {"epoch": 1}]
 
 
 @pytest.mark.parametrize(

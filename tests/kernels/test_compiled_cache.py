@@ -168,6 +168,19 @@ def test_a_cache_of_another_user_is_not_used(cache, tmp_path, monkeypatch):
     assert cache == []
 
 
+def test_who_has_no_home_folder_does_without_compiled_code(cache, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+
+    def nobody(number):
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.warns(SlowerWarning, match="no home folder for a cache: set [$]XDG_CACHE_HOME"):
+        assert load() is None
+    assert cache == []
+
+
 def test_another_version_of_the_compiler_has_a_library_of_its_own(cache, monkeypatch):
     load()
     monkeypatch.setattr(c_build, "compiler_version", lambda command: "cc 99")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
+import os
 import random
 import sys
 import tracemalloc
 import zipfile
+from functools import partial
 from itertools import chain, repeat
 
 import fsspec
@@ -277,6 +280,23 @@ def test_a_workbook_names_the_row_and_the_value_it_refuses(tmp_path):
         read_reviews(broken)
 
 
+def test_a_workbook_that_goes_on_in_another_sheet_is_refused_and_notes_are_not_read(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.title = "2013"
+    for name in ("notes", "2014"):
+        book.create_sheet(name).append(["user", "item"])
+    for row in (HEADER.strip().split(","), ["ann", "lamp", 5, "It is light."]):
+        book["2013"].append(row)
+    book.save(tmp_path / "notes.xlsx")
+    assert len(read_reviews(tmp_path / "notes.xlsx")) == 1
+    book["2014"].delete_rows(1)
+    book["2014"].append([*HEADER.strip().split(","), None])
+    book["2014"].append(["bob", "lamp", 4, "It is heavy.", "a note"])
+    book.save(tmp_path / "years.xlsx")
+    with pytest.raises(InputError, match="the sheet '2014' has the same columns as the sheet '2013'"):
+        read_reviews(tmp_path / "years.xlsx")
+
+
 def test_a_folder_a_pattern_and_a_list_of_files_are_the_same(tmp_path):
     folder = tmp_path / "reviews"
     (folder / "deep").mkdir(parents=True)
@@ -292,6 +312,74 @@ def test_a_folder_a_pattern_and_a_list_of_files_are_the_same(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="the folder has no files"):
         read_reviews(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("stands", "words"),
+    [
+        (lambda place, _: place.symlink_to(place.parent / "gone"), "no such file"),
+        (lambda place, other: place.symlink_to(other), "leads to a folder, and is not followed"),
+        (lambda place, _: place.symlink_to(place), "cannot be read"),
+        (lambda place, _: os.mkfifo(place), "a pipe or a device"),
+    ],
+    ids=["a link to nothing", "a link to a folder", "a link to itself", "a pipe"],
+)
+def test_nothing_in_a_folder_is_passed_over_without_a_word(tmp_path, stands, words):
+    folder, other = tmp_path / "reviews", tmp_path / "other"
+    for made in (folder, other):
+        made.mkdir()
+        (made / "a.csv").write_text(csv_of(ROWS))
+    stands(folder / "b.csv", other)
+    for given in (folder, f"{folder}/*.csv"):
+        if given is folder or "folder" not in words:  # a pattern names what it finds, so its links are followed
+            with pytest.raises(InputError, match=words) as caught:
+                read_reviews(given)
+            assert caught.value.where == str(folder / "b.csv")
+    (folder / "b.csv").rename(folder / "_b.csv")
+    expect(read_reviews(folder))
+
+
+def test_a_folder_below_that_cannot_be_looked_into_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "reviews"
+    (folder / "2014").mkdir(parents=True)
+    for place in (folder, folder / "2014"):
+        (place / "a.csv").write_text(csv_of(ROWS))
+    scandir = os.scandir
+
+    def refusing(place):  # permissions do not hold for who runs the tests in a container
+        if str(place).endswith("2014"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+        return scandir(place)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(InputError, match="the folder cannot be read") as caught:
+        read_reviews(folder)
+    assert caught.value.where == str(folder / "2014")
+
+
+@pytest.mark.parametrize("pack", [lambda content: content, partial(gzip.compress, compresslevel=0)])
+def test_a_file_that_is_cut_off_while_it_is_read_is_refused(tmp_path, pack):
+    file = tmp_path / "reviews.csv"
+    file.write_bytes(pack(csv_of(ROWS * 20_000).encode()))
+
+    def cut(done, whole):
+        os.truncate(file, done)
+
+    with pytest.raises(InputError, match=r"was cut off while|breaks off"):
+        read_reviews(file, progress=cut)
+
+
+def test_a_file_that_grows_while_it_is_read_is_read(tmp_path):
+    file, before = tmp_path / "reviews.csv", len(ROWS) * 20_000
+    file.write_text(csv_of(ROWS * 20_000))
+    grown = []
+
+    def grow(done, whole):
+        if not grown:
+            with file.open("a") as more:
+                grown.append(more.write(csv_of(ROWS, header="")))
+
+    assert len(read_reviews(file, progress=grow)) == before + len(ROWS)
 
 
 def test_a_damaged_file_among_many_is_named(tmp_path):

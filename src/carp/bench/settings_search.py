@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from carp.bench.cells import Cell, Line, all_settings
+from carp.bench.durable_lines import append_line, whole_lines
 from carp.errors import CarpError, InputError, UsageError, nearest
 from carp.models import model_class, model_entry
-from carp.storage import append_json_line, disk_errors, holding_if_free, holding_in_turn, read_json_lines
+from carp.storage import disk_errors, holding_if_free, holding_in_turn
 from carp.training.loop import TrainingSettings
 
 SEARCH = "search"
@@ -101,10 +102,10 @@ def search_file(cell: Cell, out: Path) -> Path:
 def _walk_alone(cell: Cell, file: Path, error_with: Objective) -> list[Line]:
     """Trials until there are enough; those that the file has are not made again."""
     trials, space = int(cell.search["trials"]), dict(cell.search["space"])
-    done = read_json_lines(file)
+    done = _trials_in(file)
     while len(done) < min(trials, grid_size(space)):
         trial = _try(next(untried(space, start_of(cell, space), done)), error_with)
-        append_json_line(file, trial)
+        append_line(file, trial)
         done.append(trial)
     return done
 
@@ -130,7 +131,7 @@ def _try_if_free(file: Path, point: dict[str, Any], error_with: Objective) -> bo
         if free and _key(point) not in _known(file):
             trial = _try(point, error_with)
             with holding_in_turn(file):
-                append_json_line(file, trial)
+                append_line(file, trial)
         return free
 
 
@@ -141,7 +142,11 @@ def _place_of(file: Path, point: Mapping[str, Any]) -> Path:
 
 def _known(file: Path) -> dict[str, Line]:
     with holding_in_turn(file):
-        return {_key(trial["settings"]): trial for trial in read_json_lines(file)}
+        return {_key(trial["settings"]): trial for trial in _trials_in(file)}
+
+
+def _trials_in(file: Path) -> list[Line]:
+    return [json.loads(line) for line in whole_lines(file)]
 
 
 def _try(settings: dict[str, Any], error_with: Objective) -> Line:

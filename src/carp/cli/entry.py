@@ -123,9 +123,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def begin_process() -> Ending:
     """What saves time where this process is the command, and nothing else is to come after it."""
     ending = Ending()
+    _open_closed_streams()
     gc.set_threshold(NEW_BEFORE_A_LOOK)
     atexit.register(ending.leave)  # before anybody else does, so that it is the last to be called
     return ending
+
+
+def _open_closed_streams() -> None:
+    """Let streams that were closed (`carp … >&-`) lead nowhere: else the next file that is opened takes the number of
+    one of them, and whatever a library prints there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
 class Ending:

@@ -50,7 +50,7 @@ def holds_results(folder: Path) -> bool:
 def kept_sections(folder: Path) -> list[Section]:
     """What was made of the very same results before, else made now and kept; a cache that cannot be used is passed."""
     kept: Path | None = None
-    with contextlib.suppress(OSError, RuntimeError):  # no home, no right to write
+    with contextlib.suppress(OSError):  # no home, no right to write
         kept = own_cache() / KEPT.format(key=_key(folder))
     if kept is not None:
         with contextlib.suppress(CarpError, OSError, KeyError, TypeError, AttributeError):

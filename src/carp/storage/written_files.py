@@ -140,17 +140,6 @@ def append_json_line(path: Path, value: Any) -> None:
             os.close(handle)
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    """The whole lines of a log; a last line cut off by a kill is left out."""
-    if not path.exists():
-        return []
-    *lines, rest = path.read_text("utf-8").split("\n")
-    values = [json.loads(line) for line in lines if line.strip()]
-    with contextlib.suppress(ValueError):
-        values.append(json.loads(rest))  # after the last whole line nothing is left, which is no value either
-    return values
-
-
 def shown_path(path: str | os.PathLike[str]) -> str:
     r"""A path as it is written in messages and files of ours: names on a disk are bytes, and need not be UTF-8.
 

@@ -27,16 +27,14 @@ def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
             reader = ExcelReader(content, read_only=True, data_only=True)
             reader.read()
             _refuse_disorder(reader, file)
+            header: list[Any] | None = None
             for sheet in reader.wb.worksheets:
-                found = False
-                sheet.reset_dimensions()  # what a sheet says of its size may be wrong, and rows would be lost
-                for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
-                    if number > MOST_ROWS:
-                        raise InputError("the sheet has rows beyond the last one of Excel", where=str(file), fix=FIX)
-                    if any(value is not None for value in row):
-                        found = True
-                        yield CsvRow(number, list(row))
-                if found:
+                for row in _rows_of(sheet, file):
+                    if header is None:
+                        header = _without_end(row.fields)
+                        _refuse_more(reader.wb.worksheets, sheet, header, file)
+                    yield row
+                if header is not None:
                     return
     except InputError:
         raise
@@ -47,6 +45,30 @@ def sheet_rows(file: SourceFile) -> Iterator[CsvRow]:
         let_missing_memory_through(error)
         first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise InputError(f"the workbook cannot be read ({first})", where=str(file), fix=FIX) from None
+
+
+def _rows_of(sheet: Any, file: SourceFile) -> Iterator[CsvRow]:
+    sheet.reset_dimensions()  # what a sheet says of its size may be wrong, and rows would be lost
+    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+        if number > MOST_ROWS:
+            raise InputError("the sheet has rows beyond the last one of Excel", where=str(file), fix=FIX)
+        if any(value is not None for value in row):
+            yield CsvRow(number, list(row))
+
+
+def _refuse_more(sheets: list[Any], read: Any, header: list[Any], file: SourceFile) -> None:
+    """Refuse a workbook that goes on in another sheet, as one with a sheet for each year: its rows would be lost."""
+    for sheet in (one for one in sheets if one is not read):
+        first = next(_rows_of(sheet, file), None)
+        if first is not None and _without_end(first.fields) == header:
+            what = f"the sheet {sheet.title!r} has the same columns as the sheet {read.title!r}, and only one is read"
+            raise InputError(what, where=str(file), fix="bring them together in one sheet, or save each as CSV")
+
+
+def _without_end(fields: list[Any]) -> list[Any]:
+    """The values of a row without the empty ones at its end."""
+    last = max(place for place, value in enumerate(fields) if value is not None)
+    return fields[: last + 1]
 
 
 def _refuse_other_archives(file: SourceFile) -> None:

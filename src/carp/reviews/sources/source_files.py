@@ -77,18 +77,16 @@ def _located(place: str) -> list[Location]:
             fix = "check the pattern and put it in quotes"
             raise InputError("no file matches the pattern", where=shown_path(place), fix=fix)
         return [one for path in found for one in (_in_folder(path) if path.is_dir() else [_on_disk(path)])]
-    check_file(place)
     return [_on_disk(Path(place))]
 
 
 def _on_disk(path: Path) -> Location:
-    return Location(str(path), path.stat().st_size)
+    return Location(str(path), check_file(path).stat().st_size)
 
 
 def _in_folder(folder: Path) -> list[Location]:
     """All files in a folder and its folders. Names that begin with a dot or an underscore are not data."""
-    inside = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    found = [path for path in inside if not any(is_hidden(part) for part in path.relative_to(folder).parts)]
+    found = sorted(_inside(folder))
     if not found:
         fix = "give a folder with files of reviews"
         raise InputError("the folder has no files", where=shown_path(folder), fix=fix)
@@ -96,6 +94,24 @@ def _in_folder(folder: Path) -> list[Location]:
         _refuse_strange_names(folder, found)
         return [Location(str(folder), sum(path.stat().st_size for path in found), dataset=True)]
     return [_on_disk(path) for path in found]
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """What is read of a folder. Where one below cannot be looked into, it is refused: reviews would be missing."""
+
+    def refuse(error: OSError) -> None:
+        what, fix = f"the folder cannot be read ({error.strerror})", "check its permissions"
+        raise InputError(what, where=shown_path(error.filename), fix=fix) from error
+
+    for place, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not is_hidden(name)]
+        for inner in (Path(place, name) for name in folders):
+            if inner.is_symlink():
+                what, fix = "this link leads to a folder, and is not followed", "leave it out, or give that folder too"
+                raise InputError(what, where=shown_path(inner), fix=fix)
+        for name in files:
+            if not is_hidden(name):
+                yield check_file(Path(place, name)).path
 
 
 def _refuse_strange_names(folder: Path, parts: list[Path]) -> None:

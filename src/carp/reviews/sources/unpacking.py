@@ -222,3 +222,6 @@ def _limited(path: SourceFile, max_bytes: int, progress: OnProgress | None) -> I
             if progress is not None:
                 progress(min(file.tell(), size), size)
             yield chunk
+        if os.fstat(file.fileno()).st_size < size:
+            what, fix = "the file was cut off while it was read", "read it again when nobody writes to it any more"
+            raise InputError(what, where=str(path), fix=fix)
