@@ -59,6 +59,33 @@ def test_whoever_alone_wrote_of_a_thing_can_be_forgotten(bundle, contents):
     assert len(rest.fitted_corpus.item_documents.part(14, 15).words) == 0
 
 
+def test_reviews_that_came_with_an_update_are_not_said_to_be_in_the_weights(bundle, frame, capsys):
+    known = frame["user"][0]
+    their_own = UNUSUAL.with_columns(user=polars.lit(known), item=polars.Series(["new-thing-1", "new-thing-2"]))
+    trained = carp.load(bundle).fitted_corpus
+    of_known = int(((trained.user == trained.users.index()[known]) & (trained.part == 0)).sum())
+    update_model(bundle, UNUSUAL, device="cpu")
+    update_model(bundle, their_own.with_columns(text=polars.Series(["Rather loud.", "It broke."])), device="cpu")
+    forget_person(bundle, frame["user"][100], device="cpu")  # records of the training go from before those of updates
+    assert entry.main(["forget", str(bundle), "--user", "zacharias-quine", "--device", "cpu"]) == 0
+    assert "weights were not learned with any of their reviews" in capsys.readouterr().err
+    rest = carp.load(bundle).fitted_corpus
+    report = forget_person(bundle, known, device="cpu")
+    assert (report.trained, report.perhaps_trained) == (of_known, 0)
+    assert report.all_trained == int((rest.part == 0).sum()) - len(their_own)
+
+
+def test_a_review_that_replaced_another_may_stand_for_one_that_the_weights_were_learned_with(bundle, frame, capsys):
+    known = frame["user"][0]
+    corpus = carp.load(bundle).fitted_corpus
+    record = np.flatnonzero((corpus.user == corpus.users.index()[known]) & (corpus.part == 0))[0]
+    again = UNUSUAL[:1].with_columns(user=polars.lit(known), item=polars.lit(corpus.items[int(corpus.item[record])]))
+    assert update_model(bundle, again, device="cpu").replaced == 1
+    trained = int(((corpus.user == corpus.users.index()[known]) & (corpus.part == 0)).sum())
+    assert entry.main(["forget", str(bundle), "--user", known, "--device", "cpu"]) == 0
+    assert f"with at most {trained} of their reviews" in capsys.readouterr().err
+
+
 def test_words_that_nobody_else_wrote_leave_the_vocabulary(frame, single_thread, tmp_path):
     mixed = polars.concat([frame.select(UNUSUAL.columns), UNUSUAL.with_columns(polars.col("rating").cast(float))])
     made = carp.Recommender("carp", min_reviews=1, device="cpu", epochs=1, dimension=8, filters=6, latent_size=4)

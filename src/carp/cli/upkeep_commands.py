@@ -175,10 +175,14 @@ def _report_forgetting(report: ForgetReport) -> None:
         *_moves(report.moved),
     ]
     print(facts_table(lines))
-    if report.in_weights:
-        share = 100 * report.trained / max(report.all_trained, 1)
+    learned = report.trained + report.perhaps_trained
+    if report.in_weights and not learned:
+        say("The weights were not learned with any of their reviews, so nothing of theirs is left there.")
+    elif report.in_weights:
+        share = 100 * learned / max(report.all_trained, 1)
+        most = "at most " if report.perhaps_trained else ""
         say(
-            f"The weights were learned with {report.trained:,} of their reviews among {report.all_trained:,} "
+            f"The weights were learned with {most}{learned:,} of their reviews among {report.all_trained:,} "
             f"({share:.2g} %). Training again without them removes that too: take them out of the data, "
             "then carp prepare and carp train."
         )
