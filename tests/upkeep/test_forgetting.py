@@ -137,6 +137,20 @@ def test_a_short_id_may_stand_in_numbers_and_words_of_others(tmp_path):
     assert (found.by_others, found.by_chance) == (1, 1)
 
 
+@pytest.mark.parametrize("user", ["training", "fingerprint", "users_bytes", "data_offsets"])
+def test_an_id_may_be_a_name_that_carp_gives_to_settings_and_tensors(bundle, contents, user):
+    update_model(bundle, UNUSUAL.with_columns(user=polars.lit(user)), device="cpu")
+    assert forget_person(bundle, user, device="cpu").search.by_chance > 0
+    assert user not in carp.load(bundle).fitted_corpus.users.index()
+    assert b"quarble" not in b"".join(contents(bundle).values())
+
+
+def test_an_id_is_found_where_a_setting_has_it_as_its_value(tmp_path):
+    (tmp_path / "model.json").write_text('{"training": {"source": "training"}}')
+    with pytest.raises(InputError, match="at byte 25"):
+        search_traces(tmp_path, ["training"], "somebody")
+
+
 def test_the_command_says_what_is_left_in_the_weights(bundle, frame, capsys):
     user = frame["user"][0]
     assert entry.main(["forget", str(bundle), "--user", user, "--device", "cpu"]) == 0

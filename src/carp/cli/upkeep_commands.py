@@ -167,7 +167,7 @@ def _report_forgetting(report: ForgetReport) -> None:
     search = report.search
     seen = f"{search.sequences:,} texts and ids in {search.files} files, {readable_size(search.bytes)}: "
     same = f"; others have written the same {search.by_others:,} times" if search.by_others else ""
-    same += f"; {search.by_chance:,} short matches are numbers or settings" if search.by_chance else ""
+    same += f"; {search.by_chance:,} matches are names of settings, or short and in numbers" if search.by_chance else ""
     theirs = f"{_counted(report.reviews, 'review', 'reviews')} of {_counted(report.things, 'thing', 'things')}"
     lines = [
         ("taken out", f"{theirs}, {_counted(report.words, 'word', 'words')} nobody else wrote"),
