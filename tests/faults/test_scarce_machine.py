@@ -18,6 +18,7 @@ import carp
 import fuzz_targets
 from carp.errors import CarpError, InputError, StorageError
 from carp.persist import bundle
+from carp.render.parquet_blocks import write_parquet
 from carp.reviews.sources import frames
 from carp.reviews.sources.formats import read_reviews
 from carp.reviews.sources.source_files import Reading
@@ -80,6 +81,16 @@ def test_what_cannot_be_read_is_not_told_as_a_fault_of_the_disk_that_copies_go_t
     monkeypatch.setattr(zipfile.ZipExtFile, "read", raising(OSError(errno.EIO, "Input/output error")))
     with pytest.raises(InputError, match=r"zip archive cannot be read.*Input/output error"):
         read_reviews(archive_at(tmp_path / "r.zip"))
+
+
+def test_a_parquet_file_that_finds_no_room_is_told_as_a_full_disk_and_leaves_nothing(tmp_path):
+    if not FULL.exists():
+        pytest.skip("this system has no device that is always full")
+    out = tmp_path / "best.parquet"
+    out.symlink_to(FULL)
+    with out.open("wb") as file, pytest.raises(StorageError, match=r"no space left on the disk.*free some space"):
+        write_parquet(iter([{"user": "a"}]), {"user": "String"}, file)
+    assert list(tmp_path.iterdir()) == [out]
 
 
 # ---- memory

@@ -59,6 +59,33 @@ def test_whoever_alone_wrote_of_a_thing_can_be_forgotten(bundle, contents):
     assert len(rest.fitted_corpus.item_documents.part(14, 15).words) == 0
 
 
+def test_reviews_that_came_with_an_update_are_not_said_to_be_in_the_weights(bundle, frame, capsys):
+    known = frame["user"][0]
+    their_own = UNUSUAL.with_columns(user=polars.lit(known), item=polars.Series(["new-thing-1", "new-thing-2"]))
+    trained = carp.load(bundle).fitted_corpus
+    of_known = int(((trained.user == trained.users.index()[known]) & (trained.part == 0)).sum())
+    update_model(bundle, UNUSUAL, device="cpu")
+    update_model(bundle, their_own.with_columns(text=polars.Series(["Rather loud.", "It broke."])), device="cpu")
+    forget_person(bundle, frame["user"][100], device="cpu")  # records of the training go from before those of updates
+    assert entry.main(["forget", str(bundle), "--user", "zacharias-quine", "--device", "cpu"]) == 0
+    assert "weights were not learned with any of their reviews" in capsys.readouterr().err
+    rest = carp.load(bundle).fitted_corpus
+    report = forget_person(bundle, known, device="cpu")
+    assert (report.trained, report.perhaps_trained) == (of_known, 0)
+    assert report.all_trained == int((rest.part == 0).sum()) - len(their_own)
+
+
+def test_a_review_that_replaced_another_may_stand_for_one_that_the_weights_were_learned_with(bundle, frame, capsys):
+    known = frame["user"][0]
+    corpus = carp.load(bundle).fitted_corpus
+    record = np.flatnonzero((corpus.user == corpus.users.index()[known]) & (corpus.part == 0))[0]
+    again = UNUSUAL[:1].with_columns(user=polars.lit(known), item=polars.lit(corpus.items[int(corpus.item[record])]))
+    assert update_model(bundle, again, device="cpu").replaced == 1
+    trained = int(((corpus.user == corpus.users.index()[known]) & (corpus.part == 0)).sum())
+    assert entry.main(["forget", str(bundle), "--user", known, "--device", "cpu"]) == 0
+    assert f"with at most {trained} of their reviews" in capsys.readouterr().err
+
+
 def test_words_that_nobody_else_wrote_leave_the_vocabulary(frame, single_thread, tmp_path):
     mixed = polars.concat([frame.select(UNUSUAL.columns), UNUSUAL.with_columns(polars.col("rating").cast(float))])
     made = carp.Recommender("carp", min_reviews=1, device="cpu", epochs=1, dimension=8, filters=6, latent_size=4)
@@ -108,6 +135,20 @@ def test_a_short_id_may_stand_in_numbers_and_words_of_others(tmp_path):
     (tmp_path / "model.json").write_text('{"seed": 7}')
     found = search_traces(tmp_path, ["7", "ann"], "somebody")
     assert (found.by_others, found.by_chance) == (1, 1)
+
+
+@pytest.mark.parametrize("user", ["training", "fingerprint", "users_bytes", "data_offsets"])
+def test_an_id_may_be_a_name_that_carp_gives_to_settings_and_tensors(bundle, contents, user):
+    update_model(bundle, UNUSUAL.with_columns(user=polars.lit(user)), device="cpu")
+    assert forget_person(bundle, user, device="cpu").search.by_chance > 0
+    assert user not in carp.load(bundle).fitted_corpus.users.index()
+    assert b"quarble" not in b"".join(contents(bundle).values())
+
+
+def test_an_id_is_found_where_a_setting_has_it_as_its_value(tmp_path):
+    (tmp_path / "model.json").write_text('{"training": {"source": "training"}}')
+    with pytest.raises(InputError, match="at byte 25"):
+        search_traces(tmp_path, ["training"], "somebody")
 
 
 def test_the_command_says_what_is_left_in_the_weights(bundle, frame, capsys):

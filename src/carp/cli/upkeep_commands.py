@@ -167,7 +167,7 @@ def _report_forgetting(report: ForgetReport) -> None:
     search = report.search
     seen = f"{search.sequences:,} texts and ids in {search.files} files, {readable_size(search.bytes)}: "
     same = f"; others have written the same {search.by_others:,} times" if search.by_others else ""
-    same += f"; {search.by_chance:,} short matches are numbers or settings" if search.by_chance else ""
+    same += f"; {search.by_chance:,} matches are names of settings, or short and in numbers" if search.by_chance else ""
     theirs = f"{_counted(report.reviews, 'review', 'reviews')} of {_counted(report.things, 'thing', 'things')}"
     lines = [
         ("taken out", f"{theirs}, {_counted(report.words, 'word', 'words')} nobody else wrote"),
@@ -175,10 +175,14 @@ def _report_forgetting(report: ForgetReport) -> None:
         *_moves(report.moved),
     ]
     print(facts_table(lines))
-    if report.in_weights:
-        share = 100 * report.trained / max(report.all_trained, 1)
+    learned = report.trained + report.perhaps_trained
+    if report.in_weights and not learned:
+        say("The weights were not learned with any of their reviews, so nothing of theirs is left there.")
+    elif report.in_weights:
+        share = 100 * learned / max(report.all_trained, 1)
+        most = "at most " if report.perhaps_trained else ""
         say(
-            f"The weights were learned with {report.trained:,} of their reviews among {report.all_trained:,} "
+            f"The weights were learned with {most}{learned:,} of their reviews among {report.all_trained:,} "
             f"({share:.2g} %). Training again without them removes that too: take them out of the data, "
             "then carp prepare and carp train."
         )

@@ -31,6 +31,7 @@ ROUNDING = 1e-3  # ratings are kept in single precision
 MOST = 10**6  # of any whole number among a model's settings
 OWNERS = {"user": "users", "item": "items"}
 CHARACTERS = "texts_characters"  # how many each text has; only where texts are checked on use
+COUNTS = {"updated", "forgotten", "learned_records", "learned_replaced"}  # which a model has that was changed since
 RESERVED = {"self", "model", "seed", "split_seed", "device"}  # are no settings
 
 
@@ -38,6 +39,8 @@ def check_facts(facts: Mapping[str, Any]) -> None:
     """Refuse facts that are of another kind than those a model is saved with."""
     for name in ("seed", "split_seed", "max_words", "levels"):
         need(type(facts[name]) is int and 0 <= facts[name] < 2**32, f"{name} is not a number that can be one")
+    for name in COUNTS & set(facts):
+        need(type(facts[name]) is int and 0 <= facts[name] < 2**53, f"{name} is not a number that can be one")
     need(facts["levels"] > 1, "the highest rating is not above 1")
     need(1 <= facts["max_words"] <= MOST, "max_words is not a number of words")
     need(isinstance(facts["model"], str), "the model has no name")

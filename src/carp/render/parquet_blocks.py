@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any, BinaryIO
 from carp.storage import disk_errors
 
 ROWS_AT_ONCE = 5_000
+OF_THE_SYSTEM = re.compile(r"\(os error (\d+)\)")  # how polars says that the system refused something
 
 
 def write_parquet(rows: Iterator[dict[str, Any]], kinds: dict[str, str], file: BinaryIO) -> int:
@@ -23,7 +27,7 @@ def write_parquet(rows: Iterator[dict[str, Any]], kinds: dict[str, str], file: B
 
     schema = {name: getattr(polars, kind) for name, kind in kinds.items()}
     beside = Path(file.name).parent
-    with disk_errors(beside), tempfile.TemporaryDirectory(dir=beside, prefix=".parquet-") as folder:
+    with disk_errors(beside), _refusals(), tempfile.TemporaryDirectory(dir=beside, prefix=".parquet-") as folder:
         count, parts = 0, []
         for number in itertools.count():
             block = list(itertools.islice(rows, ROWS_AT_ONCE))
@@ -34,3 +38,18 @@ def write_parquet(rows: Iterator[dict[str, Any]], kinds: dict[str, str], file: B
             count += len(block)
         polars.scan_parquet(parts).sink_parquet(file, row_group_size=ROWS_AT_ONCE)
     return count
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise what the system refused as Python does: polars tells it in the words of another error."""
+    import polars
+
+    try:
+        yield
+    except polars.exceptions.PolarsError as error:
+        refused = OF_THE_SYSTEM.search(str(error))
+        if refused is None:
+            raise
+        number = int(refused[1])
+        raise OSError(number, os.strerror(number)) from error

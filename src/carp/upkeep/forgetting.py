@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from carp.errors import InputError
 from carp.recommender import Recommender, load
 from carp.reviews.corpora.string_column import StringColumn
@@ -12,6 +14,7 @@ from carp.reviews.split_parts import TRAIN
 from carp.storage import load_arrays, sole_writer
 from carp.training.fitted_corpus import FittedCorpus
 from carp.upkeep.answer_moves import AnswerMoves
+from carp.upkeep.learned_records import learned_of, without
 from carp.upkeep.left_traces import TraceSearch, search_traces
 from carp.upkeep.revised_corpus import revise
 from carp.upkeep.updating import measure_again, revised
@@ -23,7 +26,8 @@ class ForgetReport:
 
     reviews: int
     trained: int  # of them, that the weights were learned with
-    all_trained: int  # training reviews of everybody, before
+    perhaps_trained: int  # came in with updates, but maybe in the place of others that the weights were learned with
+    all_trained: int  # reviews of everybody that the weights were learned with
     things: int  # whose documents and biases changed
     words: int  # that nobody else had written
     search: TraceSearch
@@ -58,11 +62,12 @@ def forget_person(folder: Path | str, user: str, *, device: str = "auto") -> For
         after, moves = _without(before, number)
         after.save(place, overwrite=True, verify=verify)
     corpus, rest = before.fitted_corpus, after.fitted_corpus
-    theirs = corpus.user == number
+    theirs, learned = corpus.user == number, learned_of(before, number)
     return ForgetReport(
         reviews=len(texts),
-        trained=int((corpus.part[theirs] == TRAIN).sum()),
-        all_trained=int((corpus.part == TRAIN).sum()),
+        trained=learned.trained,
+        perhaps_trained=learned.perhaps,
+        all_trained=learned.all_trained,
         things=len(set(corpus.item[theirs].tolist())),
         words=len(corpus.vocabulary) - len(rest.vocabulary),
         search=found[-1],
@@ -90,6 +95,8 @@ def _without(before: Recommender, number: int) -> tuple[Recommender, AnswerMoves
         raise InputError("nobody else has written a training review", fix="remove the model instead")
     after, moves = revised(before, revise(corpus, forget_user=number), refit=not before.model.learns)
     measure_again(after)
+    if before.model.learns:
+        after.facts.update(without(before, np.flatnonzero(corpus.user == number), replaced=False))
     after.facts["forgotten"] = int(after.facts.get("forgotten", 0)) + 1
     return after, moves
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from carp.errors import InputError
 
 CERTAIN = 8  # bytes: a shorter sequence may stand in numbers and other words by chance
+NAMES = re.compile(rb'"[A-Za-z0-9_.]+":')  # of settings and tensors: carp gives them, whoever is in the model
 STRINGS = "U8"  # the tensors that hold ids and texts
 
 
@@ -22,7 +24,7 @@ class TraceSearch:
     bytes: int = 0
     sequences: int = 0
     by_others: int = 0  # times that others have written the same
-    by_chance: int = 0  # times that a short sequence stands in numbers or in names of settings
+    by_chance: int = 0  # times that one stands in names of settings and tensors, or a short one in numbers
 
 
 def search_traces(folder: Path, sequences: Iterable[str], what: str) -> TraceSearch:
@@ -60,11 +62,21 @@ def _judge(search: TraceSearch, file: Path, content: bytes, place: int, one: byt
     others = file.suffix == ".safetensors" and any(a <= place < b for a, b in _stretches_of_strings(content))
     if others or file.name == "tokeniser.json":
         search.by_others += 1  # records of the person are gone: these strings and words belong to others
-    elif len(one) < CERTAIN:
+    elif len(one) < CERTAIN or _names(file, content, place, len(one)):
         search.by_chance += 1
     else:
         fix = "train the model again without this person"
         raise InputError(f"something of {what} is still in {file.name}, at byte {place:,}", where=str(file), fix=fix)
+
+
+def _names(file: Path, content: bytes, place: int, size: int) -> bool:
+    """Whether what stands there is the name of a setting or of a tensor, or inside of one."""
+    end = len(content) if file.suffix in (".json", ".jsonl") else _end_of_header(file, content)
+    return any(name.start() < place <= name.end() - 2 - size for name in NAMES.finditer(content, 0, end))
+
+
+def _end_of_header(file: Path, content: bytes) -> int:
+    return 8 + int(struct.unpack_from("<Q", content)[0]) if file.suffix == ".safetensors" else 0
 
 
 def _stretches_of_strings(content: bytes) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,7 @@ from carp.reviews.sources.ledger import Ledger, Reviews
 from carp.storage import sole_writer
 from carp.training.fitted_corpus import FittedCorpus
 from carp.upkeep.answer_moves import AnswerMoves, answer_moves
+from carp.upkeep.learned_records import without
 from carp.upkeep.new_reviews import new_reviews
 from carp.upkeep.revised_corpus import RevisedCorpus, revise
 from carp.upkeep.revised_model import revised_model
@@ -167,6 +168,8 @@ def update(
         **left_out,
     )
     _note(after.facts, "updated", len(added))
+    if before.model.learns:
+        after.facts.update(without(before, replaced, replaced=True))
     return after, report
 
 
