@@ -224,6 +224,16 @@ def test_who_computes_gives_way_to_the_door(service):
         assert os.getpriority(os.PRIO_PROCESS, one) > door
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not say what is ignored")
+def test_a_signal_to_all_processes_of_a_service_is_heard_by_the_door_alone(service):
+    process, address, _ = service
+    get(address, "/ready")
+    for one in (*children_of(process.pid), *engines_of(process)):
+        ignored = int(re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{one}/status").read_text())[1], 16)
+        heard = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
+        assert {number for number in heard if not ignored >> number - 1 & 1} == set()
+
+
 def test_an_engine_that_dies_is_replaced_unnoticed_and_nothing_outlives_a_service_that_was_killed(bundle, recommender):
     users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
     with serving(bundle, "--workers", "2") as (process, address, said):
