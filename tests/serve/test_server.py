@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import io
 import json
 import os
 import re
@@ -317,6 +319,24 @@ def test_wrong_options_are_refused_with_a_remedy(bundle, options, code, refused)
     found, words = refused(bundle, "--port", "0", *options)
     assert found == code
     assert "Fix" in words
+
+
+def test_a_terminal_that_has_gone_keeps_nobody_from_being_answered(bundle, tmp_path, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, words):
+            raise BrokenPipeError(errno.EPIPE, "nobody reads this")
+
+    served = []
+
+    def run_service(options, address, *, metrics_port, say, log):
+        say("Serving")
+        served.append(options.model)
+
+    monkeypatch.setattr(server, "run_service", run_service)
+    monkeypatch.setattr(sys, "stderr", Gone())
+    words = [bundle, "--log", tmp_path / "log", "--host", "0.0.0.0", "--open-to-everyone"]
+    assert main(["serve", *map(str, words)]) == 0
+    assert served == [bundle]
 
 
 def test_a_missing_or_damaged_bundle_is_refused(bundle, tmp_path):

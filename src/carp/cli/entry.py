@@ -119,10 +119,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def begin_process() -> Ending:
     """What saves time where this process is the command, and nothing else is to come after it."""
+    open_standard_streams()
     ending = Ending()
     gc.set_threshold(NEW_BEFORE_A_LOOK)
     atexit.register(ending.leave)  # before anybody else does, so that it is the last to be called
     return ending
+
+
+def open_standard_streams() -> None:
+    """Let those that were closed at the start lead nowhere. A file or a connection would get the number of one, be
+    written to as if it were the terminal, and end the service when libuv closes it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 class Ending:
