@@ -130,6 +130,21 @@ def test_a_reader_who_leaves_early_causes_no_words():
     assert process.returncode == 1
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_were_closed_before_lead_nowhere(closed, tmp_path):
+    """Whatever is opened first would get their numbers, be it a model or a connection."""
+    made = tmp_path / "number"
+    code = "import os, sys; from carp.cli.entry import begin_process; begin_process(); number = os.dup(0)"
+    commands = ["-c", f"{code}; open(sys.argv[1], 'w').write(str(number))", str(made)], ["-m", "carp", "--version"]
+    for words in commands:
+        shell = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, *words]
+        done = subprocess.run(
+            shell, env=os.environ | {"PYTHONPATH": str(SOURCE)}, capture_output=True, timeout=600, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert int(made.read_text()) > 2
+
+
 # ---- prepare
 
 

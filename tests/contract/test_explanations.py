@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ import carp
 from carp.errors import UnknownIdError, UsageError
 from carp.explain.explainer import explains
 from carp.explain.explanation import Explanation
+from carp.explain.praise import Praise
 from carp.explain.question import known_pair
 from carp.models import REGISTRY, model_class
 from carp.models.carp import Carp
@@ -297,6 +299,17 @@ def test_a_newcomer_is_explained(made_up, name):
     assert found.target is None
     with pytest.raises(UnknownIdError, match="nothing"):
         rec.explain_for(NEWCOMER, "nothing")
+
+
+@pytest.mark.parametrize("name", EXPLAINING)
+def test_no_sentence_that_a_newcomer_pastes_is_read_again_for_each_other_one(made_up, name, monkeypatch):
+    """A review of a thousand sentences would keep the service for minutes."""
+    rec = made_up.of(name)
+    read, as_before = Counter(), Praise.of_texts
+    monkeypatch.setattr(Praise, "of_texts", lambda self, texts: read.update(texts) or as_before(self, texts))
+    rec.explain_for(" ".join(f"{NEWCOMER[n % 2].capitalize()} number {n}." for n in range(60)), "t01")
+    pasted = {text: times for text, times in read.items() if "number" in text}
+    assert max(pasted.values(), default=0) <= 2, "once with all others and once where it is quoted"
 
 
 @pytest.mark.parametrize("name", EXPLAINING)

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 import carp
+from carp.errors import UsageError
 from carp.serve.access_control import (
     MOST_CLIENTS,
     OPEN_PATHS,
     AccessRules,
     RateLimit,
+    allowed_names,
     check_administrator,
     check_reach,
     read_key,
@@ -54,6 +56,19 @@ def status(rules, path="/api/about", **headers):
 )
 def test_only_names_that_were_allowed_are_answered(host, expected):
     assert status(AccessRules.of("127.0.0.1", ["Books.example"], None), host=host) == expected
+
+
+@pytest.mark.parametrize("name", ["https://books.example", "*", "*.example", "bücher.example", "books.example/", ""])
+def test_a_name_that_no_request_can_say_is_refused_when_it_is_allowed(name):
+    with pytest.raises(UsageError) as caught:
+        allowed_names(["books.example", name])
+    assert (caught.value.where, "as browsers send it" in caught.value.fix) == (name, True)
+
+
+@pytest.mark.parametrize("name", ["Books.example", "books.example:8000", "books.example.", " books.example"])
+def test_a_name_is_allowed_however_a_request_may_write_it(name):
+    rules = AccessRules.of("127.0.0.1", allowed_names([name]), None)
+    assert [status(rules, host=host) for host in (b"books.example", b"BOOKS.example:9000")] == [200, 200]
 
 
 def test_a_service_for_others_is_also_reached_by_any_numeric_address_but_by_no_other_name():

@@ -328,3 +328,30 @@ def test_bodies_of_all_connections_together_have_a_limit_too(monkeypatch):
         await until(lambda: opened.door.held == 0)
 
     with_door(test)
+
+
+def test_a_client_whose_bodies_take_most_of_the_room_makes_room_for_those_of_others(monkeypatch):
+    monkeypatch.setattr(request_reading, "MOST_HELD", 250_000)
+    clients = iter(["many", "many", "many", "other"])
+    monkeypatch.setattr(http_connection, "client_of", lambda address: next(clients))
+    begun = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n" + b"a" * 80_000
+
+    async def test(opened):
+        slow = []
+        for number in (1, 2, 3):
+            slow.append(await opened.connect(begun))
+            await until(lambda: opened.door.held == number * 80_000)  # noqa: B023 (it is awaited in this very round)
+        assert (await opened.asked(begun + b"a" * 20_000)).startswith(b"HTTP/1.1 200 ")
+        slow[2][1].write(b"a" * 20_000)
+        assert [(await reader.read())[9:12] for reader, _ in slow] == [b"503", b"503", b"200"]
+
+    with_door(test)
+
+
+def test_a_body_is_held_until_its_request_is_answered_though_the_next_one_has_begun():
+    async def test(opened):
+        reader, _ = await opened.connect(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloPOST / HTTP")
+        assert (await answer_of(reader))[1].endswith(b"5]")
+        await until(lambda: not opened.door.held)
+
+    with_door(test)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import io
 import json
 import os
 import re
@@ -224,6 +226,16 @@ def test_who_computes_gives_way_to_the_door(service):
         assert os.getpriority(os.PRIO_PROCESS, one) > door
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system does not say what is ignored")
+def test_a_signal_to_all_processes_of_a_service_is_heard_by_the_door_alone(service):
+    process, address, _ = service
+    get(address, "/ready")
+    for one in (*children_of(process.pid), *engines_of(process)):
+        ignored = int(re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{one}/status").read_text())[1], 16)
+        heard = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM}
+        assert {number for number in heard if not ignored >> number - 1 & 1} == set()
+
+
 def test_an_engine_that_dies_is_replaced_unnoticed_and_nothing_outlives_a_service_that_was_killed(bundle, recommender):
     users, items = list(recommender.fitted_corpus.users), list(recommender.fitted_corpus.items)
     with serving(bundle, "--workers", "2") as (process, address, said):
@@ -307,6 +319,24 @@ def test_wrong_options_are_refused_with_a_remedy(bundle, options, code, refused)
     found, words = refused(bundle, "--port", "0", *options)
     assert found == code
     assert "Fix" in words
+
+
+def test_a_terminal_that_has_gone_keeps_nobody_from_being_answered(bundle, tmp_path, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, words):
+            raise BrokenPipeError(errno.EPIPE, "nobody reads this")
+
+    served = []
+
+    def run_service(options, address, *, metrics_port, say, log):
+        say("Serving")
+        served.append(options.model)
+
+    monkeypatch.setattr(server, "run_service", run_service)
+    monkeypatch.setattr(sys, "stderr", Gone())
+    words = [bundle, "--log", tmp_path / "log", "--host", "0.0.0.0", "--open-to-everyone"]
+    assert main(["serve", *map(str, words)]) == 0
+    assert served == [bundle]
 
 
 def test_a_missing_or_damaged_bundle_is_refused(bundle, tmp_path):

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from carp.serve import waiting_line
 from carp.serve.engine_calls import CallAnswerer
 from carp.serve.engine_messages import ASKED_BY, Call, Refused
 from carp.serve.problems import Problem
-from carp.serve.waiting_line import TOGETHER
+from carp.serve.waiting_line import TOGETHER, Waiting, WaitingLine
 from opened_door import until
 from played_engines import OneEngine, join, pool_of, settled
 
@@ -139,6 +140,45 @@ def asked_of_a_busy_engine(clients, most=4):
 def test_who_fills_the_line_makes_room_for_who_has_less_in_it(clients, refused):
     answered = [number for number in range(len(clients)) if number not in refused]
     assert asked_of_a_busy_engine(clients) == (answered, refused)
+
+
+def test_nobody_waits_for_all_that_another_client_asked_at_once(monkeypatch):
+    """Each of them may take seconds, and who has waited for fifteen is refused."""
+    monkeypatch.setattr(waiting_line, "DUE_LATER", 0.0)  # what was asked is overdue as soon as the next is
+
+    async def everything():
+        engine = OneEngine()
+        pool = await pool_of(engine, most=100)
+        asking = await asked_by(pool, "a" * 50)
+        engine.may_answer.release(3)  # so that it is at the fourth one
+        await until(lambda: len(engine.asked) == 4)
+        ASKED_BY.set("b")
+        asking.append(asyncio.create_task(pool.ask("recommend", "b")))
+        await settled()
+        engine.may_answer.release(100)
+        await asyncio.gather(*asking)
+        await pool.close()
+        return [call.asked for call in engine.asked].index([["b"]])
+
+    assert asyncio.run(everything()) < 50
+
+
+def test_clients_take_turns_in_the_line():
+    line = WaitingLine(100)
+    waiting = [Waiting("recommend", [n], 0.0, None, "many") for n in range(4)]
+    waiting += [Waiting("recommend", ["one"], 1.0, None, "one"), Waiting("explain", ["other"], 2.5, None, "other")]
+    assert all(line.add(one) for one in waiting)
+    assert [line.take(now)[0].asked[0] for now in (0.5, 1.5, 2.0, 3.0, 4.0, 5.0)] == [0, 1, "one", 2, "other", 3]
+    assert not line._last_turn
+
+
+def test_the_requests_of_one_client_go_by_when_they_are_due_whenever_it_had_a_turn():
+    for turn in (0.0, 0.2, 5.0):
+        line = WaitingLine(100)
+        waiting = [Waiting(kind, [], began, None) for began in (0.0, 0.1, 0.4) for kind in ("recommend", "compare")]
+        waiting.append(Waiting("predict", [], 0.2, None))
+        assert all(line.add(one) for one in waiting)
+        assert [line.take(turn)[0].due for _ in waiting] == sorted(one.due for one in waiting)
 
 
 def test_a_line_that_is_over_full_loses_nobody():

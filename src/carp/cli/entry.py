@@ -122,19 +122,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def begin_process() -> Ending:
     """What saves time where this process is the command, and nothing else is to come after it."""
+    open_standard_streams()
     ending = Ending()
-    _open_closed_streams()
     gc.set_threshold(NEW_BEFORE_A_LOOK)
     atexit.register(ending.leave)  # before anybody else does, so that it is the last to be called
     return ending
 
 
-def _open_closed_streams() -> None:
-    """Let streams that were closed (`carp … >&-`) lead nowhere: else the next file that is opened takes the number of
-    one of them, and whatever a library prints there."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+def open_standard_streams() -> None:
+    """Let those that were closed at the start (`carp … >&-`) lead nowhere. Else a file or a connection would get the
+    number of one, be written to as if it were the terminal, and end the service when libuv closes it."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 class Ending:

@@ -126,7 +126,7 @@ def serve(
     and CARP_NATIVE=0 does without compiled code.
     """
     try:
-        from carp.serve.access_control import AccessRules, check_reach, picture_origins, read_key
+        from carp.serve.access_control import AccessRules, allowed_names, check_reach, picture_origins, read_key
         from carp.serve.front_door import MOST_CONNECTIONS
         from carp.serve.server import ServiceOptions, count_workers
     except ImportError as error:
@@ -142,7 +142,7 @@ def serve(
         raise UsageError("there is no such folder", where=str(results), fix="give a folder made by carp bench")
     key = read_key(api_key_file, os.environ.get("CARP_API_KEY"))
     check_reach(host, key, open_to_everyone)
-    names = [*(allowed_host or []), *_listed("CARP_ALLOWED_HOSTS")]
+    names = allowed_names([*(allowed_host or []), *_listed("CARP_ALLOWED_HOSTS")])
     options = ServiceOptions(
         model=Path(model),
         results=results,
@@ -161,7 +161,7 @@ def serve(
             run_replicas(options, host, port, ray_address, say)
         else:
             _serve_here(options, (host, port), metrics_port, log, unguarded=open_to_everyone and key is None)
-    say("Stopped.")
+    _say_if_heard("Stopped.")
 
 
 @contextlib.contextmanager
@@ -185,11 +185,17 @@ def _serve_here(
     from carp.serve.server import run_service
 
     if unguarded:
-        say("Everybody who reaches this address can read all reviews: there is no key.")
+        _say_if_heard("Everybody who reaches this address can read all reviews: there is no key.")
     with log_stream(log) as stream:
         lines = LogLines(stream)
-        run_service(options, address, metrics_port=metrics_port, say=say, log=lines)
+        run_service(options, address, metrics_port=metrics_port, say=_say_if_heard, log=lines)
         lines.close()
+
+
+def _say_if_heard(words: str) -> None:
+    """Say it to the terminal; one that is gone, or a file on a full disk, keeps nobody from being answered."""
+    with contextlib.suppress(OSError):
+        say(words)
 
 
 def _listed(variable: str) -> list[str]:

@@ -122,8 +122,8 @@ class CapsuleExplainer(Explainer):
     def _tone_of(self, sentence: tuple[int, int], source: WrittenReview) -> Tone | None:
         """What a sentence of a review says, where it is shown."""
         (record, place), guide = sentence, self.guide
-        if source.rating is None:  # pasted: its number is no record
-            return guide.tone(float(guide.tones(source)[place]), 0.0)
+        if source.rating is None:  # pasted: its number is no record, and all of it would be read for each sentence
+            return guide.tone_of_quoted(source.text[slice(*source.sentences[place])], None)
         of_rating = guide.of_rating(float(self.corpus.rating[record]))
         return guide.tone(float(guide.tones(source, record)[place]), of_rating)
 

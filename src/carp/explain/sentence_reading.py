@@ -58,7 +58,8 @@ class GuidedReader:
 
     def _tones(self, document: ReadableDocument) -> list[tuple[float, float]]:
         if any(source.rating is None for source in document.sources.values()):  # pasted: their numbers are no records
-            return [(float(self.guide.tones(document.sources[r])[place]), 0.0) for r, place in document.sentences]
+            tones = {number: self.guide.tones(source) for number, source in document.sources.items()}
+            return [(float(tones[number][place]), 0.0) for number, place in document.sentences]
         self.guide.remember(document.sources)
         return [self._tone(record, place, document.sources[record]) for record, place in document.sentences]
 

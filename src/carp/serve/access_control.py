@@ -68,6 +68,22 @@ def client_of(address: str) -> str:
     return f"{ipaddress.IPv6Address(int(given) >> 64 << 64)}/64"
 
 
+def allowed_names(given: Iterable[str]) -> tuple[str, ...]:
+    """Names by which the service may be called, without a port; what no Host header can say is refused.
+
+    >>> allowed_names(["Books.example", "books.example:8000", "::1"])
+    ('books.example', 'books.example', '::1')
+    """
+    names = []
+    for one in given:
+        name = _bare(one) if _is_number(_bare(one)) else _without_port(one)
+        if name is None:
+            fix = "give the name alone, as browsers send it: books.example, or xn--bcher-kva.example for bücher"
+            raise UsageError("no request can call the service by this name", where=one, fix=fix)
+        names.append(name)
+    return tuple(names)
+
+
 def picture_origins(given: Iterable[str]) -> tuple[str, ...]:
     """Hosts from which the page may load pictures, as a browser writes them; what is none is refused.
 

@@ -170,7 +170,8 @@ class EnginePool:
             ANSWERED_BY.set(one.answered_by)
 
     def _give(self) -> None:
-        while self._free and (taken := self.line.take()):
+        now = asyncio.get_running_loop().time()
+        while self._free and (taken := self.line.take(now)):
             self._free.pop().give(taken)
 
     def take_reply(self, line: EngineLine, taken: list[Waiting], reply: Reply) -> None:

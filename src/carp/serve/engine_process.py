@@ -48,7 +48,7 @@ GIVES_WAY = 10  # nicer by so much than the door, which needs a core for a momen
 def main(control: int, model: str, results: str, engines: int) -> None:
     """Load a model and keep so many engines for it until the door closes."""
     gc.disable()  # until the engines are there: what is loaded now stays, and looking through it takes time
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # which may be sent to all processes of a service
         signal.signal(number, signal.SIG_IGN)  # the door says when it is over: what was asked is answered first
     # Python 3.12 warns of forks beside other threads. Those here are of libraries that free memory in the background.
     warnings.filterwarnings("ignore", message="This process .* is multi-threaded", category=DeprecationWarning)

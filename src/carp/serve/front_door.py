@@ -9,11 +9,13 @@ import socket
 import struct
 import sys
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from email.utils import formatdate
+from operator import itemgetter
 from typing import Any
 
+from carp.serve import request_reading
 from carp.serve.connection_places import Places
 from carp.serve.http_connection import HttpConnection
 from carp.serve.log_lines import LogLines
@@ -140,6 +142,20 @@ class FrontDoor:
         self.connections.leave(longest)
         self._evict(longest)
         return True
+
+    def make_room_for_body(self, client: str) -> bool:
+        """Where bodies take more than they may together: whether a client that has more than half of that makes room
+        for those of this one, by the bodies that have not arrived yet."""
+        held = Counter[str]()
+        for one in self.connections:
+            held[one.client_key] += one.held
+        greedy, most = max(held.items(), key=itemgetter(1), default=(client, 0))
+        if greedy == client or most <= request_reading.MOST_HELD // 2:
+            return False
+        for one in list(self.connections):
+            if self.held > request_reading.MOST_HELD and one.client_key == greedy and one.stage == "body" and one.held:
+                one.refuse_body()
+        return self.held <= request_reading.MOST_HELD
 
     def farewell(self, connection: HttpConnection) -> None:
         self.connections.leave(connection)

@@ -14,7 +14,7 @@ from carp.serve.access_control import client_of
 from carp.serve.answer_writing import AppAnswer, Outgoing, refusal
 from carp.serve.last_requests import LastRequests
 from carp.serve.problems import Problem, no_room
-from carp.serve.request_reading import Asked, RequestReader
+from carp.serve.request_reading import Asked, RequestReader, too_many_bodies
 
 if TYPE_CHECKING:
     from carp.serve.front_door import FrontDoor
@@ -71,7 +71,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._last_requests = LastRequests(self._reader, self._transport)
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self.client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else ("", 0)
-        self.client_key = client_of(self.client[0])
+        self.client_key = self._reader.client = client_of(self.client[0])
         self.server = (str(own[0]), int(own[1])) if isinstance(own, tuple) else None
         self.door.welcome(self)
         self._enter("head")
@@ -172,6 +172,10 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.heard = True
             self.door.note_stage(self)
 
+    @property
+    def held(self) -> int:
+        return self._reader.held
+
     # ---- requests
 
     @property
@@ -246,6 +250,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         except Exception as error:
             self.door.log.write("failed", error=type(error).__name__, client=self.client[0])
         self._task = None
+        self._reader.release(len(asked.body))  # now: who always has the next request under way is never idle
         if not answer.begun:
             self.refuse(Problem(500, "the service failed to answer"), asked)
         elif not answer.complete or not answer.keep_alive:
@@ -308,6 +313,10 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._transport.abort()
         else:
             self.deadline = end if self.stage == "writing" else now + STAGES["lingering"]
+
+    def refuse_body(self) -> None:
+        """Make room for the bodies of others."""
+        self.refuse(too_many_bodies(), self._reader.incoming)
 
     def evict(self) -> None:
         """Make room for another connection."""

@@ -84,6 +84,7 @@ class RequestReader:
         self.waits_for_word = False  # the client sends its body when it is told to go on
         self.last = False  # no request may follow
         self.held = 0  # bytes of bodies
+        self.client = ""  # what counts as one
         self._door = door
         self._steps = 0
         self._head_bytes = 0
@@ -130,10 +131,11 @@ class RequestReader:
             self._count_framing(len(piece), self.held - before)
         return self._steps
 
-    def release(self) -> None:
-        """The bodies that were held are no longer needed."""
-        self._door.held -= self.held
-        self.held = 0
+    def release(self, number: int | None = None) -> None:
+        """So many bytes of the bodies that were held are no longer needed, or all."""
+        number = self.held if number is None else number
+        self._door.held -= number
+        self.held -= number
 
     def close(self) -> None:
         self.release()
@@ -210,8 +212,8 @@ class RequestReader:
         self._door.held += len(body)
         if len(self.incoming.body) > LARGEST_BODY:
             self.refusal = too_large()
-        elif self._door.held > MOST_HELD:
-            self.refusal = no_room("too many large requests arrive at once", 1)
+        elif self._door.held > MOST_HELD and not self._door.make_room_for_body(self.client):
+            self.refusal = too_many_bodies()
 
     def on_message_complete(self) -> None:
         if self.incoming is None or self.refusal is not None:
@@ -232,6 +234,10 @@ def too_many_parameters(query: bytes) -> Problem | None:
     else:
         return None
     return Problem(422, what, fix="see /docs for the parameters that each address takes", kind="fields")
+
+
+def too_many_bodies() -> Problem:
+    return no_room("too many large requests arrive at once", 1)
 
 
 def too_large() -> Problem:

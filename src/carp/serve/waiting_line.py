@@ -1,6 +1,7 @@
 """Who waits for an engine: a line with an end, in which the quick go a little ahead and who leaves is forgotten.
 
-Where the line is full, the client with most requests in it makes room for a client that has fewer.
+Where the line is full, the client with most requests in it makes room for a client that has fewer. Before it is, nobody
+waits for all that another client asked at once: what is overdue counts as due when its client last had a turn.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,8 +63,9 @@ class WaitingLine:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._lanes: dict[str, deque[Waiting]] = {}
+        self._lanes: dict[tuple[str, str], deque[Waiting]] = {}  # by kind and client; none is empty
         self._of_client: Counter[str] = Counter()
+        self._last_turn: dict[str, float] = {}  # of each client that waits and has had one
         self._number = 0
 
     def __len__(self) -> int:
@@ -82,38 +85,54 @@ class WaitingLine:
             self.leave(in_place_of)
         elif self.full:
             return False
-        self._lanes.setdefault(one.kind, deque()).append(one)
+        self._lane_of(one).append(one)
         self._count_in(one)
         return True
 
     def put_back(self, taken: Sequence[Waiting]) -> None:
         """Who was taken by an engine that died goes first again, whether there is room or not."""
         for one in reversed(taken):
-            self._lanes.setdefault(one.kind, deque()).appendleft(one)
+            self._lane_of(one).appendleft(one)
             self._count_in(one)
 
     def leave(self, one: Waiting) -> bool:
         """Forget a request that nobody waits for any more; False where it was taken already."""
         try:
-            self._lanes[one.kind].remove(one)
+            self._lanes[one.kind, one.client].remove(one)
         except (KeyError, ValueError):
             return False
         self._count_out(one)
         return True
 
-    def take(self) -> list[Waiting]:
+    def take(self, now: float = 0.0) -> list[Waiting]:
         """Those to be answered together next."""
-        waiting = [lane for lane in self._lanes.values() if lane]
-        if not waiting:
+        if not self._lanes:
             return []
-        lane = min(waiting, key=lambda lane: lane[0].due)
-        most = TOGETHER.get(lane[0].kind, 1)
-        taken = [lane.popleft()]
-        while lane and len(taken) < most and not (taken[0].goes_alone or lane[0].goes_alone):
-            taken.append(lane.popleft())
+        first = min(self._lanes.values(), key=self._turn)[0]
+        taken = self._alike(first)
+        for client in {one.client for one in taken}:
+            self._last_turn[client] = now
         for one in taken:
+            self._lanes[one.kind, one.client].popleft()
             self._count_out(one)
         return taken
+
+    def _turn(self, lane: deque[Waiting]) -> tuple[float, float]:
+        """When the first of a lane is to be answered: the lowest goes first."""
+        due = lane[0].due
+        return max(due, self._last_turn.get(lane[0].client, due)), due
+
+    def _alike(self, first: Waiting) -> list[Waiting]:
+        """The first of a lane with those that are answered together with it, in their order."""
+        most = 1 if first.goes_alone else TOGETHER.get(first.kind, 1)
+        if most == 1:
+            return [first]
+        lanes = sorted((lane for (kind, _), lane in self._lanes.items() if kind == first.kind), key=self._turn)
+        follow = (one for lane in lanes for one in takewhile(lambda one: not one.goes_alone, lane))
+        return list(islice(follow, most))
+
+    def _lane_of(self, one: Waiting) -> deque[Waiting]:
+        return self._lanes.setdefault((one.kind, one.client), deque())
 
     def older_than(self, began: float) -> list[Waiting]:
         return [one for one in self if one.began < began]
@@ -141,6 +160,9 @@ class WaitingLine:
 
     def _count_out(self, one: Waiting) -> None:
         self._number -= 1
+        if not self._lanes[one.kind, one.client]:
+            del self._lanes[one.kind, one.client]
         self._of_client[one.client] -= 1
         if not self._of_client[one.client]:
             del self._of_client[one.client]
+            self._last_turn.pop(one.client, None)
