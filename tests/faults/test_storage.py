@@ -818,6 +818,16 @@ def test_what_is_no_folder_of_ours_is_refused(folder, tmp_path):
 
 
 @pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
+def test_a_column_is_left_on_the_disk_where_that_is_asked_for(tmp_path, mmap):
+    with new_folder(tmp_path / "thing", "thing") as partial:
+        np.save(partial / "column.npy", np.arange(1000))
+    with opened_folder(tmp_path / "thing", "thing") as opened:
+        column = opened.column("column.npy", mmap=mmap)
+    np.testing.assert_array_equal(column, np.arange(1000))
+    assert isinstance(column, np.memmap) == mmap
+
+
+@pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
 @pytest.mark.parametrize("name", ["column.npy", "arrays.safetensors"])
 def test_no_number_of_a_damaged_file_is_given_out(tmp_path, monkeypatch, name, mmap):
     """Whoever opens a file is refused at once, and does not depend on somebody who checks the whole folder later."""
