@@ -817,6 +817,22 @@ def test_what_is_no_folder_of_ours_is_refused(folder, tmp_path):
         check_folder(folder, "thing")
 
 
+@pytest.mark.parametrize(
+    ("descr", "shape", "fortran"),
+    [("|O", (2,), False), ([("a", "<i4"), ("b", "<i4")], (2,), False), ("<i8", (1, 2), False), ("<i8", (2,), True)],
+    ids=["pointers", "fields", "two dimensions", "the order of Fortran"],
+)
+def test_only_a_plain_column_is_read_as_one(tmp_path, descr, shape, fortran):
+    """Each of them fills its file, so that nothing but the header tells."""
+    with (tmp_path / "column.npy").open("wb") as file:
+        facts = {"descr": descr, "fortran_order": fortran, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, facts)
+        file.write(bytes(16))
+    for mmap in (True, False):
+        with (tmp_path / "column.npy").open("rb") as file, pytest.raises(ValueError, match="it is not a plain column"):
+            array_files.plain_column(file, mmap=mmap)
+
+
 @pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
 def test_a_column_is_left_on_the_disk_where_that_is_asked_for(tmp_path, mmap):
     with new_folder(tmp_path / "thing", "thing") as partial:
